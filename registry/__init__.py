@@ -1,7 +1,7 @@
-"""What is remembered, under which name: versions of tokenizers, their files, lineage and metrics.
+"""The registry: versions of tokenizers, with their files, lineage and metrics.
 
-The public interface; everything is imported when it is first asked for, because MLflow, DuckDB and
-SQLAlchemy take seconds to import and most commands need none of them.
+Names are imported on first access: MLflow, DuckDB and SQLAlchemy take seconds to import, and most
+commands need none of them.
 """
 
 from __future__ import annotations

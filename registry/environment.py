@@ -1,8 +1,7 @@
-"""The addresses this process works with; the only file of this room that touches the environment.
+"""The addresses this process uses: workspace, MLflow, catalogue, artifacts.
 
-A downstream script may set ``BPELINE_HOME`` and write nothing but ``from bpeline.registry import
-load_tokenizer``; a program may call :func:`configure` instead, which wins over the environment.
-The file knows addresses, never what lives behind them.
+:func:`configure` overrides environment variables such as ``BPELINE_HOME``. Without either, the
+workspace is searched for from the current directory upward.
 """
 
 from __future__ import annotations
@@ -32,29 +31,27 @@ TRUST_VARIABLE = "BPELINE_TRUST"
 
 DEFAULT_HOME = Path(".bpeline")
 PROJECT_FILE = "bpeline.toml"
-PREFECT_FILES = (".env", "prefect.toml", "pyproject.toml")  # which Prefect reads where it starts
-PROJECT_TABLE = "train"  # which no file of sources or rules alone has
-_LARGEST_SETTINGS = 1 << 20  # bytes of a project's file, or of one of sources or rules
+PREFECT_FILES = (".env", "prefect.toml", "pyproject.toml")  # read by Prefect on start
+PROJECT_TABLE = "train"  # only a project file has this table
+_LARGEST_SETTINGS = 1 << 20  # bytes of a project file, or of a file of sources or rules
 
-# What MLflow reads from the environment, some of it at its first import. Set only where the user
-# has not: somebody who chose another time-out keeps it.
+# Environment variables of MLflow, some read at its first import. Values set by the user are kept.
 _MLFLOW_DEFAULTS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
-    # Cut parameters would make two runs look alike; too long ones are cut by us, visibly.
+    # Silently truncated parameters would make two runs look equal; we truncate visibly.
     "MLFLOW_TRUNCATE_LONG_VALUES": "false",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
-    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a busy server may ask to wait for days
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # standard output is ours, often JSON
+    "MLFLOW_HTTP_RESPECT_RETRY_AFTER_HEADER": "false",  # a busy server may ask for days
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",  # our output may be JSON
 }
 
-
-# The same of huggingface_hub, at its import.
+# Environment variables that huggingface_hub reads at its import.
 _HUB_DEFAULTS = {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
 
 
 def this_user() -> str:
-    """Who works in this process; empty where that has no name."""
+    """Return the user's name; empty if there is none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container whose user has no name
@@ -63,16 +60,14 @@ def this_user() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the workspace, the tracking server and the catalogue are.
+    """Addresses of the workspace, the tracking server and the catalogue.
 
     Attributes:
         home: directory of the workspace.
-        store: URL of the store where its finished files are shared with other machines; empty for
-            none.
-        tracking_uri: an MLflow URI, or None for the SQLite file inside the workspace.
-        catalogue_url: an SQLAlchemy URL, or None for the SQLite file inside the workspace.
-        artifacts_url: where MLflow keeps files of new experiments, such as ``s3://bucket/mlflow``;
-            None for a folder of the workspace, or what an MLflow server decides.
+        store: URL of the store that shares finished files with other machines; empty for none.
+        tracking_uri, catalogue_url: MLflow and SQLAlchemy; None for SQLite files in the workspace.
+        artifacts_url: for files of new MLflow experiments, such as ``s3://bucket/mlflow``; None for
+            the workspace, or for the default of an MLflow server.
     """
 
     home: Path = DEFAULT_HOME
@@ -83,136 +78,123 @@ class Addresses:
 
     @property
     def workspace(self) -> str:
-        """What names the workspace to another process of this machine."""
+        """The workspace as another process on this machine can name it."""
         if self.home == cache_of(self.store):
             return self.store
-        named = str(self.home)  # ~ is for who opens it, as everywhere
-        return named if named.startswith("~") else str(absolute_path(self.home))
+        home = str(self.home)  # ~ is expanded when it is opened
+        return home if home.startswith("~") else str(absolute_path(self.home))
 
 
 def absolute_path(path: Path | str) -> Path:
-    """A path from the root; one with ``..`` in it as the system finds it.
-
-    Raises:
-        RuntimeError: it begins with the home of nobody.
-        FileNotFoundError: the current directory was removed.
-    """
+    """Return an absolute path; ``..`` is resolved by the file system."""
     path = Path(path).expanduser().absolute()
     return path.resolve() if ".." in path.parts else path
 
 
 def own_users() -> set[int]:
-    """The ids of this user, of root, and of the user who typed sudo."""
+    """Return the ids of this user, of root, and of the user who ran sudo."""
     user, sudo = os.geteuid(), os.environ.get("SUDO_UID", "")
     return {0, int(sudo)} if user == 0 and sudo.isdecimal() else {0, user}
 
 
 def _trust_file() -> Path:
-    """The paths that the user trusts, one a line."""
-    named = os.environ.get("XDG_CONFIG_HOME", "")
-    base = named if os.path.isabs(named) else os.path.expanduser("~/.config")
+    config_home = os.environ.get("XDG_CONFIG_HOME", "")
+    base = config_home if os.path.isabs(config_home) else os.path.expanduser("~/.config")
     return Path(base, "bpeline", "trusted")
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether the user has named a path as trusted."""
-    named = os.environ.get(TRUST_VARIABLE, "").split(os.pathsep)
-    if "*" in named:
+    """Whether the user has marked a path as trusted."""
+    paths = os.environ.get(TRUST_VARIABLE, "").split(os.pathsep)
+    if "*" in paths:
         return True
-    with suppress(OSError, BpelineError):  # there is none, or it cannot be read
+    with suppress(OSError, BpelineError):  # missing or unreadable
         file = _trust_file()
         if _foreign_owner(file, own_users()) is None:
-            named += os.fsdecode(read_bounded(file)).splitlines()
-    trusted = {os.path.realpath(name) for name in named if os.path.isabs(name)}
+            paths += os.fsdecode(read_bounded(file)).splitlines()
+    trusted = {os.path.realpath(name) for name in paths if os.path.isabs(name)}
     return os.path.realpath(path) in trusted
 
 
 def _foreign_owner(path: Path, owners: set[int]) -> int | None:
-    """The owner of a path, or of a link that it is, who is none of ``owners``."""
+    """The owner of a path or of a link in its chain, if not in ``owners``."""
     while (status := path.lstat()).st_uid in owners:
         if not stat.S_ISLNK(status.st_mode):
             return None
-        path.stat()  # fails for links in a circle
+        path.stat()  # raises for a cycle of links
         path = path.parent / path.readlink()
     return status.st_uid
 
 
 def refusal(path: Path, *more_owners: int) -> NotTrusted | None:
-    """Why a file or directory may not be used: its owner is another user and not trusted."""
+    """Return an error if another user owns a file or directory that is not trusted."""
     try:
         path = absolute_path(path)
         owner = _foreign_owner(path, {*own_users(), *more_owners})
     except OSError:
         return None
-    found = path.name in (DEFAULT_HOME.name, PROJECT_FILE, *PREFECT_FILES)
-    named = path.parent if found else path  # the directory stands for all of them
-    if owner is None or is_trusted(path) or is_trusted(named):
+    is_well_known = path.name in (DEFAULT_HOME.name, PROJECT_FILE, *PREFECT_FILES)
+    shown = path.parent if is_well_known else path  # trust covers the whole directory
+    if owner is None or is_trusted(path) or is_trusted(shown):
         return None
-    place, file = shlex.quote(str(named)), shlex.quote(str(_trust_file()))
+    place, file = shlex.quote(str(shown)), shlex.quote(str(_trust_file()))
     folder = shlex.quote(str(_trust_file().parent))
     return NotTrusted(
         f"{path} belongs to another user ({owner})",
         "expected a project or workspace of this user or root, or one that you trust",
-        f"to trust {named}, type once `mkdir -p {folder} && echo {place} >> {file}`, "
+        f"to trust {shown}, type once `mkdir -p {folder} && echo {place} >> {file}`, "
         f"or set {TRUST_VARIABLE}={place}",
     )
 
 
 def require_own(path: Path, *more_owners: int) -> None:
-    """Raise what `refusal` returns, if anything."""
+    """Raise the error that `refusal` returns, if any."""
     if (reason := refusal(path, *more_owners)) is not None:
         raise reason
 
 
 _configured: Addresses | None = None
-_project: Path | None = None  # the file that was named
+_project: Path | None = None  # set by `name_project`
 _set_by_us: dict[str, str] = {}
 
 
 def folders_upward(project: Path | None) -> Iterator[Path]:
-    """The current directory, and those above it up to one that is another's and not trusted.
+    """Yield the current directory and its parents, as git looks for a repository.
 
-    A workspace or a project is found from below, as a repository of git is. Where a project's file
-    was named, its directory takes the place of the current one.
+    Stops at the first parent that this user neither owns nor trusts. If a project file was named,
+    the walk starts at its directory.
     """
     try:
-        here = Path.cwd() if project is None else project.parent
-    except FileNotFoundError:  # it was removed
+        start = Path.cwd() if project is None else project.parent
+    except FileNotFoundError:  # the directory was removed
         return
-    yield here
+    yield start
     owners = own_users() - ({0} if os.geteuid() else set())
-    for folder in here.parents:
+    for folder in start.parents:
         if folder.stat().st_uid not in owners and not is_trusted(folder):
             return
         yield folder
 
 
 def _found_home(project: Path | None) -> Path:
-    """The workspace of the nearest directory that has one or is a project's; else of this one."""
-    for number, folder in enumerate(folders_upward(project)):
+    """The workspace of the nearest directory with a workspace or project file."""
+    for level, folder in enumerate(folders_upward(project)):
         home, file = folder / DEFAULT_HOME, folder / PROJECT_FILE
         if home.is_dir() or file.is_file():
             owners = [project.stat().st_uid] if project and project.exists() else []
             require_own(home if home.is_dir() else file, *owners)
-            return home if number or project else DEFAULT_HOME
+            return home if level or project else DEFAULT_HOME
     return DEFAULT_HOME if project is None else project.parent / DEFAULT_HOME
 
 
 def name_project(path: Path | str | None) -> None:
-    """Let a file be the project's, wherever the current directory is; with None it is found.
-
-    The workspace is then looked for from its directory upward, and is beside it where none is.
-    """
+    """Set the project file and search for the workspace from there; None resets it."""
     global _project
     _project = None if path is None else absolute_path(path)
 
 
 def find_project() -> Path | None:
-    """The file of the project in force: that was named, else of this directory or one above it.
-
-    Raises:
-        NotTrusted: it was found, and belongs to another user.
-    """
+    """Return the named project file, else the nearest upward; raises NotTrusted."""
     if _project is not None:
         return _project
     return _found_project()
@@ -221,18 +203,15 @@ def find_project() -> Path | None:
 def read_settings(
     path: Path, unusable: Callable[[str], Exception], known: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Read a TOML file of settings: a project's, or one of sources or rules alone.
+    """Read a TOML file of settings: a project file, or one of sources or rules.
 
     Args:
-        unusable: makes the error from a reason.
-        known: the members of a file that is not a project's; empty accepts any.
-
-    Raises:
-        Exception: what ``unusable`` returns; the file is not TOML or has other members.
+        unusable: makes the error to raise from a reason.
+        known: the keys that a file of sources or rules may have; empty accepts any.
     """
     try:
         content = read_toml(path, _LARGEST_SETTINGS)
-    except (OSError, ValueError) as error:  # TOML's and UTF-8's errors are ValueErrors
+    except (OSError, ValueError) as error:  # TOML and UTF-8 errors are ValueErrors
         raise unusable(getattr(error, "strerror", None) or str(error)) from error
     strange = sorted(content.keys() - {*known})
     if known and strange and PROJECT_TABLE not in content:
@@ -242,30 +221,27 @@ def read_settings(
 
 def _found_project() -> Path | None:
     files = (folder / PROJECT_FILE for folder in folders_upward(None))
-    found = next((file for file in files if file.is_file()), None)
-    if found is not None:
-        require_own(found)
-    return found
+    project = next((file for file in files if file.is_file()), None)
+    if project is not None:
+        require_own(project)
+    return project
 
 
 def named_elsewhere() -> tuple[str, str]:
-    """The workspace in force, and the project's file: each empty where a command finds it here.
-
-    That is where neither was named to this process alone, or what was named is what is found.
-    """
-    here, project_here = "", None
+    """Return workspace and project file, each empty if found without an option."""
+    default_workspace, default_project = "", None
     try:
         workspace = addresses().workspace
-        with suppress(NotTrusted):  # what is found here is refused
-            here, project_here = _addresses_of(None).workspace, _found_project()
+        with suppress(NotTrusted):
+            default_workspace, default_project = _addresses_of(None).workspace, _found_project()
     except (FileNotFoundError, NotTrusted):  # the current directory was removed
         return "", ""
-    project = "" if _project in (None, project_here) else str(_project)
-    return "" if workspace == here and not project else workspace, project
+    project = "" if _project in (None, default_project) else str(_project)
+    return "" if workspace == default_workspace and not project else workspace, project
 
 
 def elsewhere() -> str:
-    """The workspace that was found or that BPELINE_HOME names; empty if it is here or was typed."""
+    """Describe the workspace in use; empty if it is here or was set explicitly."""
     if _configured is not None:
         return ""
     chosen = addresses().workspace
@@ -277,7 +253,7 @@ def elsewhere() -> str:
 
 
 def where_it_was_looked_for() -> str:
-    """How the workspace in force was chosen, for who misses theirs."""
+    """Describe how the workspace in use was chosen, for error messages."""
     if _configured is not None:
         return ", which was named"
     if os.environ.get(HOME_VARIABLE):
@@ -297,7 +273,7 @@ def where_it_was_looked_for() -> str:
 
 
 def read_environment() -> Addresses:
-    """The addresses the environment names, empty values counting as unset."""
+    """Read the addresses from the environment; empty values count as unset."""
     return _addresses_of(_project)
 
 
@@ -313,11 +289,7 @@ def _addresses_of(project: Path | None, named: Path | str | None = None) -> Addr
 
 
 def workspace_of(name: Path | str) -> tuple[Path, str]:
-    """The directory and the store of a workspace: a URL is a store with a directory in the cache.
-
-    Raises:
-        InvalidOption: the URL holds a password.
-    """
+    """Return the directory and store of a workspace; the directory of a URL is cached."""
     if not is_url(str(name)):
         return Path(name), ""
     refuse_secrets(str(name))
@@ -325,23 +297,23 @@ def workspace_of(name: Path | str) -> tuple[Path, str]:
 
 
 def cache_of(store: str) -> Path:
-    """Where this machine keeps what it made for a store or fetched from it."""
+    """Return the directory where this machine caches the files of a store."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
     return cache / "bpeline" / "workspaces" / digest_of(store.rstrip("/"))[:16]
 
 
 def names_mlflow_workspace() -> bool:
-    """Whether the user works in one of several workspaces of an MLflow server."""
+    """Whether MLFLOW_WORKSPACE selects a workspace of an MLflow server."""
     return bool(os.environ.get("MLFLOW_WORKSPACE"))
 
 
 def enables_mlflow_workspaces() -> bool:
-    """Whether MLflow's databases are opened for several workspaces, as its servers may do."""
+    """Whether MLflow opens its database for several workspaces, as servers can."""
     return os.environ.get("MLFLOW_ENABLE_WORKSPACES", "").lower() in ("true", "1")
 
 
 def addresses() -> Addresses:
-    """The addresses in force: those of :func:`configure`, else those of the environment."""
+    """Return the addresses of :func:`configure`, else those of the environment."""
     return _configured if _configured is not None else read_environment()
 
 
@@ -350,7 +322,7 @@ def configure(
     tracking_uri: str | None = None,
     catalogue_url: str | None = None,
 ) -> Addresses:
-    """Set the addresses for the rest of this process; what is not given stays as it is.
+    """Set addresses for the rest of this process; omitted ones stay unchanged.
 
     Example:
         >>> from bpeline import configure, load_tokenizer
@@ -376,15 +348,10 @@ def configure(
 
 
 def prepare_mlflow(timeout_seconds: int, retries: int) -> None:
-    """Give MLflow's environment variables our defaults; call before the first import of MLflow.
+    """Set our defaults for MLflow; call before MLflow is first imported.
 
-    MLflow decides about telemetry while it is imported and reads its HTTP limits from the
-    environment at every request; it offers no other way to set either. Left alone, a server that
-    does not answer costs several minutes.
-
-    Args:
-        timeout_seconds: how long one HTTP request may take.
-        retries: how often MLflow repeats a request that failed.
+    MLflow reads telemetry settings at its import and HTTP limits at every request, both only from
+    the environment. With its own limits, a server that does not answer costs several minutes.
     """
     limits = {
         "MLFLOW_HTTP_REQUEST_TIMEOUT": str(timeout_seconds),
@@ -392,14 +359,14 @@ def prepare_mlflow(timeout_seconds: int, retries: int) -> None:
         "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     }
     for name, value in {**_MLFLOW_DEFAULTS, **limits}.items():
-        if os.environ.get(name) == _set_by_us.get(name):  # unset, or ours to change
+        if os.environ.get(name) == _set_by_us.get(name):  # unset, or set by us
             os.environ[name] = _set_by_us[name] = value
 
 
-UI_PORT = 5000  # where the UI of a SQLite file is served unless somebody chose another port
+UI_PORT = 5000  # default port of the MLflow UI on a SQLite file
 
 
 def prepare_hub() -> None:
-    """Set what huggingface_hub reads from the environment, before it is imported."""
+    """Set our defaults for huggingface_hub; call before it is imported."""
     for name, value in _HUB_DEFAULTS.items():
         os.environ.setdefault(name, value)

@@ -1,4 +1,4 @@
-"""The pictures of several trainings: sweeps, mixtures, and what drift was observed."""
+"""Charts of several trainings: vocab sizes, mixtures and drift over time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _Y_TITLE = "bytes per token"
 
 
 def draw_sweep(lines: Mapping[str, Curve], path: Path, title: str = "") -> Path:
-    """Draw bytes per token over the vocab size, a line for each split pattern."""
+    """Draw bytes per token over the vocab size, one line per split pattern."""
     drawn = [Line(_short(name), sorted(points), dots=True) for name, points in lines.items()]
     return _save(path, title, Chart("Sweep", "vocab size", _Y_TITLE, drawn))
 
@@ -23,12 +23,7 @@ def draw_sweep(lines: Mapping[str, Curve], path: Path, title: str = "") -> Path:
 def draw_choices(
     values: Mapping[str, Sequence[float]], choices: Sequence[str], path: Path, title: str = ""
 ) -> Path:
-    """Draw bytes per token of every slice over choices that have no order but the given one.
-
-    Args:
-        values: slice → a value for each choice.
-        choices: what they are called.
-    """
+    """Draw bytes per token of slices over unordered choices, one line per slice."""
     drawn = [Line(name, [*enumerate(measured)], dots=True) for name, measured in values.items()]
     return _save(path, title, Chart("Mixtures", "", _Y_TITLE, drawn, names=choices))
 
@@ -40,16 +35,16 @@ def draw_observations(
     title: str = "",
     level: float | None = None,
 ) -> Path:
-    """Draw bytes per token over the number of the observation; a line ends with its version.
+    """Draw bytes per token over observation numbers; lines break between versions.
 
     Args:
-        lines: slice → (number, bytes per token); the first eight.
-        watched: number → of which version.
-        level: of the version's own text, a dashed line.
+        lines: slice → (number, bytes per token); the first eight are drawn.
+        watched: observation number → version number.
+        level: bytes per token on the version's own text.
     """
     numbers = sorted({number for points in lines.values() for number, _ in points})
     places = {number: place for place, number in enumerate(numbers)}
-    drawn = []
+    curves = []
     for name, points in list(lines.items())[:_MOST_CURVES]:
         for version in dict.fromkeys(watched.get(number) for number, _ in points):
             of_version = [
@@ -57,12 +52,12 @@ def draw_observations(
                 for number, value in sorted(points)
                 if watched.get(number) == version
             ]
-            drawn.append(Line(name, of_version, dots=True))
+            curves.append(Line(name, of_version, dots=True))
     if level is not None:
         ends = [(0, level), (len(numbers) - 1, level)]
-        drawn.append(Line("the version's own text", ends, dashed=True))
+        curves.append(Line("the version's own text", ends, dashed=True))
     names = [str(number) for number in numbers]
-    return _save(path, title, Chart("Drift", "observation", _Y_TITLE, drawn, names=names))
+    return _save(path, title, Chart("Drift", "observation", _Y_TITLE, curves, names=names))
 
 
 def _short(name: str) -> str:

@@ -1,7 +1,4 @@
-"""The registry of one workspace, opened: its workspace, catalogue and tracker together.
-
-Turns addresses into things that answer; knows nothing of what is asked of them.
-"""
+"""Open the registry of a workspace: its files, its catalogue and its MLflow."""
 
 from __future__ import annotations
 
@@ -45,13 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a registry is; nothing of it is open.
-
-    Attributes:
-        workspace: where files are kept.
-        tracking_uri: of MLflow.
-        catalogue_url: of the catalogue.
-    """
+    """The addresses of a registry; opens nothing."""
 
     workspace: Workspace
     tracking_uri: str = field(repr=False)  # may hold a password
@@ -63,23 +54,15 @@ class Place:
 
     @property
     def key(self) -> str:
-        """What tells this registry from others; a digest, because addresses hold passwords."""
+        """Identify this registry; a digest, because addresses can contain passwords."""
         return digest_of([self.tracking_uri, self.catalogue_url])
 
 
 class Registry:
-    """Where versions are remembered: files, rows, and MLflow, whose word counts.
+    """The registry of one workspace: files, catalogue rows and MLflow.
 
-    Catalogue and MLflow are opened when they are first asked something. What stands at an address
-    where another store was before is refused: an emptied store is no empty one.
-
-    Args:
-        place: where it is.
-        tracker: of its MLflow; by default with the usual settings.
-
-    Attributes:
-        workspace: where files are kept.
-        catalogue: the rows. Raises StorageError when the catalogue that was here is lost.
+    MLflow decides which versions exist and where aliases point. Catalogue and MLflow are opened on
+    first use; StorageError is raised if another or an empty store is found at a known address.
     """
 
     def __init__(self, place: Place, tracker: MlflowTracker | None = None) -> None:
@@ -100,12 +83,12 @@ class Registry:
         if not catalogue.id or (known and catalogue.id != known):
             raise _lost("catalogue", catalogue.place, known, catalogue.id)
         if not known and workspace.manifest.exists():
-            with suppress(OSError, StorageError):  # a workspace that can only be read
+            with suppress(OSError, StorageError):  # a read-only workspace
                 remember_store(file, "catalogue", address, catalogue.id)
         return catalogue
 
     def adopt_catalogue(self) -> None:
-        """Take the catalogue that is at its address now for ours; made where there is none."""
+        """Accept the catalogue at its address as ours; create it if missing."""
         from bpeline.registry.catalogue import Catalogue
 
         catalogue = Catalogue(self.place.catalogue_url, self.workspace.id)
@@ -115,38 +98,34 @@ class Registry:
 
     @property
     def store(self) -> str:
-        """The identity of its MLflow; empty while nothing was ever written there.
+        """The identity of its MLflow; empty if nothing was ever written there.
 
         Raises:
-            StorageError: it is not the one that was at this address before.
-            RegistryUnreachable: it does not answer.
+            StorageError: another MLflow than before is at this address.
+            RegistryUnreachable: MLflow does not answer.
         """
         return self._as_known(self.tracker.identity)
 
     def make_store(self) -> str:
-        """The same, for those who will write: an MLflow without an identity gets one.
-
-        Raises:
-            StorageError, RegistryUnreachable: as `store`.
-        """
+        """Like `store`, but gives an MLflow without an identity a new one."""
         self._as_known(self.tracker.identity)
         return self._as_known(self.tracker.ensure_identity)
 
     @property
     def known_store(self) -> str:
-        """The identity of the MLflow that was last seen at this address; asks nobody."""
+        """The identity of the MLflow last seen at this address; no request."""
         address = self._address(self.place.tracking_uri)
         return known_store(self.workspace.known_stores, "mlflow", address)
 
     def forget_mlflow(self) -> None:
-        """Let the MLflow that is at its address now, or will be, be another than before."""
+        """Accept another MLflow at this address, now or later."""
         self._remember_mlflow("")
 
     def _as_known(self, ask: Callable[[], str]) -> str:
         known = self.known_store
-        own = self.place.tracking_uri == self.workspace.mlflow_uri
-        # Asking may make one.
-        lost = not known and own and self.workspace.lost_its_mlflow
+        is_own = self.place.tracking_uri == self.workspace.mlflow_uri
+        # `ask` may create a database.
+        lost = not known and is_own and self.workspace.lost_its_mlflow
         identity = "" if lost else ask()
         if lost or (known and identity != known):
             raise _lost("MLflow", self.tracker.settings.place, known, identity)
@@ -158,10 +137,10 @@ class Registry:
         return identity
 
     def _warn_if_moved(self) -> None:
-        """Warn, once, that MLflow names the workspace's files by the place where it was before."""
-        here = self.workspace.mlflow_artifacts.resolve()
-        is_own = self.tracker.settings.artifact_location == here.as_uri()
-        if is_own and (former := remember_place(self.workspace.mlflow_places, here)):
+        """Warn once that the workspace was moved and MLflow has the old paths."""
+        artifacts = self.workspace.mlflow_artifacts.resolve()
+        is_own = self.tracker.settings.artifact_location == artifacts.as_uri()
+        if is_own and (former := remember_place(self.workspace.mlflow_places, artifacts)):
             warnings.warn(
                 f"the workspace was at {str(former.parent)!r} before, and MLflow looks for its "
                 "files there. Versions load from here. For what to do, type `bpeline doctor`",
@@ -173,7 +152,7 @@ class Registry:
         remember_store(self.workspace.known_stores, "mlflow", address, identity)
 
     def _address(self, url: str) -> str:
-        """What names a store wherever the workspace, and with it a store inside, is moved to."""
+        """The address relative to the workspace, so that it survives a move."""
         return url.replace(str(self.workspace.root), "")
 
 
@@ -182,25 +161,21 @@ def _lost(what: str, place: str, known: str, found: str) -> StoreLost:
     called = f" ({known})" if known else ""
     return StoreLost(
         f"the {what} of this workspace{called} is not at {place} any more: {now}",
-        "accepted is the store that was there, or its backup put back",
-        "put it back; or type `bpeline doctor`, which says what can be had without it",
+        "expected the store that was there, or a restored backup of it",
+        "put it back; or type `bpeline doctor` to see what can be rebuilt without it",
     )
 
 
 def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True) -> Place:
-    """Find the registry of a workspace, as `open_registry` opens it.
-
-    Raises:
-        InvalidOption, StorageError: as there.
-    """
+    """Find the registry of a workspace; see `open_registry`."""
     chosen = addresses()
     if not isinstance(workspace, Workspace):
         home, store = workspace_of(chosen.home if workspace is None else workspace)
         store = store or chosen.store
         remote = chosen.tracking_uri is not None and chosen.catalogue_url is None
-        # A store is read through a workspace of this machine, which keeps what was fetched.
+        # A store is read through a local workspace, which caches the fetched files.
         if make or remote or store or Workspace.is_at(home):
-            # Without a sweep: that takes the lock for an instant, which a reader must not.
+            # A sweep takes the lock for an instant; readers must not.
             workspace = Workspace.open(home, store=store, sweep=False)
         elif chosen.catalogue_url is not None:
             workspace = Workspace(workspace_root(home), store)
@@ -209,10 +184,10 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
             raise StorageError(
                 f"there is no workspace at {workspace_root(home)}"
                 + ("" if workspace is not None else where_it_was_looked_for()),
-                "a directory that `bpeline train` has made",
-                f"name the one that is in it: {inside}"
+                "expected a directory that `bpeline train` made",
+                f"pass the one inside it: {inside}"
                 if Workspace.is_at(inside)
-                else "type `bpeline train --demo` to make one; name yours with --workspace, "
+                else "type `bpeline train --demo` to make one; set yours with --workspace, "
                 "BPELINE_HOME=/srv/bpeline or bpeline.configure(workspace='/srv/bpeline')",
             )
     _refuse_memory(chosen)
@@ -220,7 +195,7 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
     if enables_mlflow_workspaces() and not is_server(tracking_uri):
         raise InvalidOption(
             "MLFLOW_ENABLE_WORKSPACES is set, and MLflow's database is used without a server",
-            "a server's address; it is a switch of MLflow servers",
+            "expected the address of an MLflow server: the variable is for servers",
             "type `unset MLFLOW_ENABLE_WORKSPACES`, or set MLFLOW_TRACKING_URI to the server",
         )
     if workspace.store:
@@ -229,38 +204,34 @@ def locate(workspace: Workspace | Path | str | None = None, *, make: bool = True
 
 
 def _refuse_memory(chosen: Addresses) -> None:
-    """Refuse addresses of what ends with the process, before anything is written there."""
-    named = {
+    """Reject addresses of databases in memory, which end with the process."""
+    urls = {
         TRACKING_VARIABLE: chosen.tracking_uri,
         CATALOGUE_VARIABLE: chosen.catalogue_url,
         ARTIFACTS_VARIABLE: chosen.artifacts_url,
     }
-    for variable, url in named.items():
+    for variable, url in urls.items():
         if url and is_in_memory(url):
             raise InvalidOption(
-                f"{url} is kept in memory: what is written there is lost with the process",
-                "the address of a file or of a server",
-                f"set {variable} to another one, or leave it out",
+                f"{url} is in memory: its data is lost when the process ends",
+                "expected the address of a file or of a server",
+                f"set {variable} to another address, or leave it out",
             )
 
 
 def require_a_server(store: str, catalogue_url: str | None) -> None:
-    """Refuse a store whose catalogue other machines cannot reach.
-
-    Raises:
-        InvalidOption: it is no URL, or the catalogue is a file.
-    """
+    """Require a store URL and a catalogue that other machines can reach."""
     refuse_secrets(store)
     if not is_url(store):
         raise InvalidOption(
             f"BPELINE_STORE is {store!r}",
-            "a URL such as s3://bucket/prefix",
-            "mend it, or set BPELINE_HOME to a directory and leave BPELINE_STORE out",
+            "expected a URL such as s3://bucket/prefix",
+            "correct it, or set BPELINE_HOME to a directory and leave BPELINE_STORE out",
         )
     if catalogue_url is None or catalogue_url.startswith("sqlite"):
         raise InvalidOption(
             f"{store} is shared with other machines, but the catalogue is a file of this one",
-            "with a store, a catalogue that all machines reach: PostgreSQL",
+            "expected a catalogue that all machines can reach: PostgreSQL",
             "set BPELINE_CATALOGUE_URL=postgresql+psycopg://user@host/name",
         )
 
@@ -268,19 +239,19 @@ def require_a_server(store: str, catalogue_url: str | None) -> None:
 def open_registry(
     workspace: Registry | Workspace | Path | str | None = None, *, make: bool = True
 ) -> Registry:
-    """Open the registry of a workspace; nothing is asked of its stores yet.
+    """Open the registry of a workspace; sends no requests yet.
 
     Args:
-        workspace: an opened workspace or its directory; None takes the configured one
-            (:func:`registry.configure`, else ``BPELINE_HOME``, else ``.bpeline`` here). A registry
-            that is open already is taken as it is.
-        make: whether to make a workspace where there is none. Without, none is made unless
-            versions are somewhere else: a configured catalogue is read and nothing written here;
-            for a configured MLflow alone, a workspace keeps what comes from there.
+        workspace: a workspace or its directory; None takes the configured one
+            (:func:`registry.configure`, else ``BPELINE_HOME``, else ``.bpeline`` here). An open
+            registry is returned as it is.
+        make: whether to create a missing workspace. If False, none is created unless only MLflow is
+            configured: then a workspace caches files from there. A configured catalogue is read
+            without a workspace.
 
     Raises:
         InvalidOption: the directory is not a workspace.
-        StorageError: it cannot be used, or there is none and none is to be made.
+        StorageError: it cannot be used, or it is missing and ``make`` is False.
     """
     if isinstance(workspace, Registry):
         return workspace
@@ -291,10 +262,7 @@ def open_registry(
 
 
 def tracking_settings(uri: str, workspace: Workspace) -> TrackingSettings:
-    """Settings for a tracking URI: a server keeps artifacts itself, else the workspace does.
-
-    With a store it is there, and where a place for them is configured, that is it.
-    """
+    """Return the MLflow settings; artifacts default to the server, store or workspace."""
     place = addresses().artifacts_url
     if place is None and not is_server(uri):
         place = workspace.mlflow_artifacts.resolve().as_uri()

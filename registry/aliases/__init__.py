@@ -1,4 +1,4 @@
-"""Movable names of versions: promotion, rollback, their history."""
+"""Aliases of versions: promotion, rollback and history."""
 
 from __future__ import annotations
 

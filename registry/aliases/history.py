@@ -1,7 +1,4 @@
-"""The versions of a name together: what each costs on the same text, which was in use, drift.
-
-Reads what is remembered and measures nothing; knows no page.
-"""
+"""The history of a name: cost of each version on the same text, aliases, drift."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ if TYPE_CHECKING:
     from bpeline.registry.versions import ListedVersion
     from bpeline.tokenizer_core.evaluation import Change
 
-MOST_CHANGES = 50  # of more versions, the latest
+MOST_CHANGES = 50  # only the latest versions are compared
 
 NEW_TEXT_COST = f"drift/{of_slice(BYTES_PER_TOKEN, ALL)}"
 OWN_TEXT_COST = f"{NEW_TEXT_COST}.own"
@@ -36,15 +33,14 @@ WATCHED = "drift/version"
 
 @dataclass(frozen=True, slots=True)
 class PastVersion:
-    """A version beside the others of its name.
+    """A version in the history of its name.
 
     Attributes:
-        version: which one.
-        not_compared: why its figures are not beside those of the others; empty where they are.
-        bytes_per_token: on the evaluation set that the name has; None where it is not compared.
-        change: of the tokens for the same documents, from those of `NameHistory.reference`; None
-            for that one itself, and where the tokens of each document are not known here.
-        report: its page of figures in this workspace; None where there is none.
+        not_compared: why its figures cannot be compared with the others; empty if they can.
+        bytes_per_token: on the current evaluation set; None if not compared.
+        change: of tokens from `NameHistory.reference`; None for the reference itself and if
+            unknown.
+        report: its report page, if it is in this workspace.
     """
 
     version: ListedVersion
@@ -59,15 +55,12 @@ class NameHistory:
     """Everything about a name over time.
 
     Attributes:
-        name: of the tokenizer.
-        at: when this was read, UTC, ISO 8601.
-        measured_on: the evaluation set in words; empty where the name has none.
-        versions: by number, at least one or one that was deleted.
-        reference: the version that changes are from, the champion where that is compared.
+        at: when this was read; UTC, ISO 8601.
+        measured_on: the evaluation set as text; empty if the name has none.
+        versions: by number; may be empty if versions were deleted.
+        reference: the version that changes are measured from: the champion, else the latest.
         moves: of its aliases, newest first.
-        deleted: versions that are gone.
-        observations: of drift, in order, see the names of metrics above; None while MLflow does not
-            answer.
+        observations: of drift, in order; None if MLflow does not answer.
     """
 
     name: str
@@ -81,50 +74,47 @@ class NameHistory:
 
     @property
     def compared(self) -> tuple[PastVersion, ...]:
-        """The versions whose figures are of the same text."""
-        return tuple(one for one in self.versions if one.bytes_per_token is not None)
+        return tuple(version for version in self.versions if version.bytes_per_token is not None)
 
 
 def name_history(registry: Registry, name: str) -> NameHistory:
-    """Read everything about the versions of a name.
-
-    While MLflow does not answer, versions and aliases are those that were last seen of it (with a
-    warning, see `list_versions`).
+    """Read the history of a name, as last seen if MLflow does not answer.
 
     Raises:
-        InvalidOption: a misspelt name.
-        UnknownVersion: it has no version, and never had one.
-        StorageError: a store that was here is lost.
+        UnknownVersion: the name never had a version.
     """
     listed = list_versions(validate_name(name), registry)
     deleted = deleted_versions(name, registry)
     if not listed and not deleted:
         raise UnknownVersion(
             f"no version of {name} is registered",
-            "accepted are names with a version",
+            "expected a name with a version",
             "type `bpeline versions` to see what is registered",
         )
-    catalogue, named = registry.catalogue, registry.catalogue.evaluation_set(name)
+    catalogue, current_set = registry.catalogue, registry.catalogue.evaluation_set(name)
     rows = {row.digest: row for row in catalogue.versions(name)}
-    made = _evaluation_set(registry, named)
-    not_compared = {one.number: _not_compared(one, rows.get(one.digest), named) for one in listed}
-    compared = [one for one in listed if not not_compared[one.number]]
-    champion = [one for one in compared if CHAMPION in one.aliases]
+    evaluation_set = _evaluation_set(registry, current_set)
+    not_compared = {
+        version.number: _not_compared(version, rows.get(version.digest), current_set)
+        for version in listed
+    }
+    compared = [version for version in listed if not not_compared[version.number]]
+    champion = [version for version in compared if CHAMPION in version.aliases]
     reference = next(iter(champion or compared[-1:]), None)
-    changes = _changes(registry, made, reference, compared)
+    changes = _changes(registry, evaluation_set, reference, compared)
     return NameHistory(
         name=name,
         at=utc_now(),
-        measured_on=_in_words(named, made),
+        measured_on=_in_words(current_set, evaluation_set),
         versions=tuple(
             PastVersion(
-                one,
-                not_compared[one.number],
-                None if not_compared[one.number] else one.metrics[BYTES_PER_TOKEN],
-                changes.get(one.digest),
-                _report(registry, one.digest),
+                version,
+                not_compared[version.number],
+                None if not_compared[version.number] else version.metrics[BYTES_PER_TOKEN],
+                changes.get(version.digest),
+                _report(registry, version.digest),
             )
-            for one in listed
+            for version in listed
         ),
         reference=reference,
         moves=tuple(catalogue.alias_history(name, store=registry.known_store)),
@@ -135,7 +125,7 @@ def name_history(registry: Registry, name: str) -> NameHistory:
 
 def _not_compared(one: ListedVersion, row: Version | None, named: NamedSet | None) -> str:
     if BYTES_PER_TOKEN not in one.metrics:
-        return "nothing is known of what it was measured on"
+        return "it is not known what it was measured on"
     if one.comparable:
         return ""
     if row is None or not row.measured_on:
@@ -165,20 +155,20 @@ def _changes(
     reference: ListedVersion | None,
     compared: Sequence[ListedVersion],
 ) -> dict[str, Change]:
-    """By digest; empty where the tokens of each document are not known."""
+    """Changes by digest; empty if the tokens per document are not known."""
     if made is None or reference is None:
         return {}
     before = kept_measurement(registry.workspace, made, reference.digest)
     if before is None:
         return {}
     others = [
-        found
-        for one in compared[-MOST_CHANGES:]
-        if one.digest != reference.digest
-        and (found := kept_measurement(registry.workspace, made, one.digest)) is not None
+        measurement
+        for entry in compared[-MOST_CHANGES:]
+        if entry.digest != reference.digest
+        and (measurement := kept_measurement(registry.workspace, made, entry.digest)) is not None
     ]
     changes = changes_from(before, others)
-    return {one.digest: change for one, change in zip(others, changes, strict=True)}
+    return {entry.digest: change for entry, change in zip(others, changes, strict=True)}
 
 
 def _report(registry: Registry, digest: str) -> Path | None:
@@ -187,8 +177,8 @@ def _report(registry: Registry, digest: str) -> Path | None:
 
 
 def _observations(registry: Registry, name: str) -> tuple[PastObservation, ...] | None:
-    wanted = (DRIFTED, WATCHED, NEW_TEXT_COST, OWN_TEXT_COST)
+    metrics = (DRIFTED, WATCHED, NEW_TEXT_COST, OWN_TEXT_COST)
     try:
-        return tuple(registry.tracker.runs.past_observations(name, wanted))
+        return tuple(registry.tracker.runs.past_observations(name, metrics))
     except RegistryError:
         return None

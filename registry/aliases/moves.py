@@ -1,9 +1,8 @@
-"""The functions that move and remove an alias, and what its history says; judges no version.
+"""Move or remove an alias and record it in the alias's history.
 
-MLflow says where an alias points. It is asked before and after, and so is the digest behind the
-version's number; who uses the same catalogue waits meanwhile. Two catalogues over one MLflow have
-no common lock: between reading and writing another may move the alias. Who reads back another
-version than the one it wrote says so.
+MLflow decides where an alias points. It is read before and after the write, with the digest behind
+the number. A lock in the catalogue serializes moves. Two catalogues on one MLflow have no common
+lock: a move that reads back another version than it wrote raises `AliasMovedMeanwhile`.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from bpeline.tokenizer_core.errors import (
 
 
 class Anywhere:
-    """Says of an alias that it may point anywhere before it is moved."""
+    """The type of `ANYWHERE`: the alias may point to any version before the move."""
 
 
 ANYWHERE: Final = Anywhere()
-LOCK = "locked"  # begins the tag of a registered model that locks an alias
+LOCK = "locked"  # prefix of the registered model tag that locks an alias
 
 
 class AliasMovedMeanwhile(RegistryError):
-    """Somebody else moved the alias since it was looked at."""
+    """Another client moved the alias after it was read."""
 
 
 def move_alias(
@@ -53,36 +52,29 @@ def move_alias(
     trained_at: str = "",
     registered_before: bool = False,
 ) -> AliasMove:
-    """Let an alias point to a version, or nowhere, and write that into its history.
+    """Point an alias to a version, or to none, and record the move.
 
-    A version that was just published takes an alias only from an older training: an outbox may
-    deliver Monday's after Tuesday's. One that a training only made again takes it from no later
-    number: on text that has not changed, nothing goes back.
+    A publication moves an alias only away from an older training: the outbox may deliver Monday's
+    training after Tuesday's. If an earlier training already registered the tokenizer, the alias
+    never moves back to a lower number.
 
     Args:
-        registry: whose MLflow and catalogue.
-        name, alias: what to move.
-        number, digest: the version; MLflow must have this digest under this number. None, and no
-            digest, for nowhere.
-        kind: why it moves.
-        by, reason: for the history.
-        expected: the number it must point to now; None for nowhere.
-        lock: whether it is locked from now on; None leaves that as it is.
-        force: whether to move it though it is locked.
-        trained, trained_at: of the training that made it, see `Version` and `Publication`.
-        registered_before: whether an earlier training had made and registered it.
+        number, digest: the version; MLflow must have this digest under this number. None and an
+            empty digest remove the alias.
+        expected: the number it must point to now; None for no version.
+        lock: whether it is locked from now on; None keeps the current state.
+        force: move it even if it is locked.
+        trained, trained_at: of the training, see `Version` and `Publication`.
+        registered_before: whether an earlier training registered this tokenizer.
 
     Returns:
-        The move. It has the same number twice when nothing moved, and that is no move in the
-        history.
+        The move. If nothing moved, both numbers are equal and nothing is recorded.
 
     Raises:
-        AliasMovedMeanwhile: it points elsewhere than expected, or was moved while we did.
-        AliasLocked: it is locked; what is just published leaves it where it is.
+        AliasMovedMeanwhile: it does not point to ``expected``, or was moved during this call.
+        AliasLocked: it is locked; a publication leaves it unchanged instead.
         RegistryError: MLflow has another tokenizer under this number, or this one under a lower.
-        UnknownVersion: there is no such version; or it is to point nowhere, and never was there.
-        RegistryUnreachable: MLflow does not answer.
-        WorkspaceLocked: another process is moving aliases and does not end.
+        UnknownVersion: there is no such version, or the alias to remove never existed.
     """
     tracker, catalogue = registry.tracker, registry.catalogue
     with catalogue.moving():
@@ -91,15 +83,15 @@ def move_alias(
         if not isinstance(expected, Anywhere) and before != expected:
             raise AliasMovedMeanwhile(
                 f"{name}@{alias} was moved to {_place(name, before)} meanwhile",
-                f"it was looked at when it pointed to {_place(name, expected)}",
-                "look at both versions and decide again",
+                f"expected it to point to {_place(name, expected)}",
+                "compare both versions and decide again",
             )
         if number is not None:
             _require_registered(registry, name, number, digest)
         elif present is None and not catalogue.alias_history(name, alias, registry.store):
             raise UnknownVersion(
                 f"{name} has no alias {alias} in MLflow at {tracker.settings.place}",
-                "accepted are aliases that point to a version",
+                "expected an alias that points to a version",
                 f"type `bpeline versions {name}` to see them",
             )
         stays = AliasMove(name, alias, before, before, by, reason, utc_now(), kind, registry.store)
@@ -113,8 +105,8 @@ def move_alias(
             return stays
         if kind == "publish" and present is not None and number is not None:
             known = registry.catalogue.find_version(name, present.digest)
-            # Here the order of trainings is known, whatever clocks said; of one from elsewhere
-            # there is the time its machine showed, or else the order of publication.
+            # The order of local trainings is known independently of clocks. For others, compare
+            # the time their machine recorded, else the order of publication.
             if registered_before and present.number > number:
                 later = True
             elif trained and known is not None and known.trained:
@@ -133,10 +125,10 @@ def move_alias(
         there = (None, "") if after is None else (after.number, after.digest)
         if there != (number, digest):
             raise AliasMovedMeanwhile(
-                f"{name}@{alias} was to point to {_place(name, number)}, and MLflow says that it "
+                f"{name}@{alias} was moved to {_place(name, number)}, but MLflow says that it "
                 f"points to {_place(name, there[0])}",
-                "accepted is an MLflow in which nobody else moves it at the same moment",
-                f"type `bpeline show {name}` to see who did, and decide again",
+                "expected no other client to move it at the same time",
+                f"type `bpeline show {name}` to see who moved it, and decide again",
             )
         move = replace(
             stays,
@@ -146,67 +138,61 @@ def move_alias(
         )
         catalogue.add_move(move)
         _lock(registry, move, lock)
-        with suppress(RegistryError, RegistryUnreachable):  # who reads next asks MLflow instead
+        with suppress(RegistryError, RegistryUnreachable):  # else the next reader asks MLflow
             tracker.keep_snapshot()
         return move
 
 
 def lock_of(registry: Registry, name: str, alias: str) -> str:
-    """Since when, by whom and why an alias is locked; empty where it is not."""
+    """Return since when, by whom and why an alias is locked; empty if it is not."""
     return registry.tracker.model_tags(name).get(name, {}).get(f"{LOCK}.{alias}", "")
 
 
 def require_unlocked(registry: Registry, name: str, alias: str, kind: str = "promote") -> None:
-    """Refuse to move an alias that is locked; ``kind`` is that of the move.
-
-    Raises:
-        AliasLocked: it is.
-    """
+    """Raise AliasLocked if an alias is locked; ``kind`` selects the advice."""
     if locked := lock_of(registry, name, alias):
-        accepted = "an alias that is not locked, or `--force`, which lifts the lock"
-        anyway = f"type `bpeline promote REF --to {alias} --force`, which moves it"
+        accepted = "expected an alias that is not locked, or `--force`, which removes the lock"
+        anyway = f"type `bpeline promote REF --to {alias} --force` to move it anyway"
         if kind == "rollback":
-            anyway = f"type `bpeline rollback {name} --alias {alias} --force`, which moves it"
+            anyway = f"type `bpeline rollback {name} --alias {alias} --force` to move it anyway"
         elif kind == "remove":
-            accepted = "an alias that is not locked"
+            accepted = "expected an alias that is not locked"
             unlock = f"bpeline promote {name}@{alias} --to {alias} --force"
-            anyway = f"type `{unlock}`, which lifts the lock and leaves it where it points"
+            anyway = f"type `{unlock}` to remove the lock without moving the alias"
         raise AliasLocked(f"{name}@{alias} is locked {locked}", accepted, anyway)
 
 
 def _lock(registry: Registry, move: AliasMove, lock: bool | None) -> None:
     if lock or (lock is False and lock_of(registry, move.name, move.alias)):
         since = f"since {move.at[:16].replace('T', ' ')} UTC"
-        who, why = f" by {move.by}" * bool(move.by), f": {move.reason}" * bool(move.reason)
-        text = f"{since}{who}{why}" if lock else ""
+        mover, why = f" by {move.by}" * bool(move.by), f": {move.reason}" * bool(move.reason)
+        text = f"{since}{mover}{why}" if lock else ""
         registry.tracker.tag_name(move.name, f"{LOCK}.{move.alias}", text)
 
 
 def remove_alias(
     registry: Registry, name: str, alias: str, *, by: str = "", reason: str = ""
 ) -> AliasMove:
-    """Let an alias point nowhere, as `move_alias` does, which says what it raises."""
     return move_alias(registry, name, alias, None, "", kind="remove", by=by, reason=reason)
 
 
 def look_at(
     registry: Registry, name: str, alias: str
 ) -> tuple[TrackedVersion | None, AliasMove | None]:
-    """The version that an alias points to, and a move made in MLflow itself if there is a new one.
+    """Read an alias before a move: its version, and a new move made in MLflow itself.
 
-    For moves that are about to be made: it enters the history, and what an earlier release did
-    there becomes this MLflow's.
+    Such a move is added to the history. An MLflow without an identity gets one.
     """
     present = registry.tracker.version_of_alias(name, alias)
     store = registry.store if present is None else registry.make_store()
     history = registry.catalogue.alias_history(name, alias, store)
-    known = history[0].to_number if history else None
+    last_number = history[0].to_number if history else None
     number = None if present is None else present.number
-    if number == known or not store:
+    if number == last_number or not store:
         return present, None
     reason = "moved in MLflow" + ", though it is locked" * bool(lock_of(registry, name, alias))
     seen = AliasMove(
-        name, alias, known, number, "mlflow", reason, utc_now(), "seen", store,
+        name, alias, last_number, number, "mlflow", reason, utc_now(), "seen", store,
         from_digest=history[0].to_digest if history else "",
         to_digest="" if present is None else present.digest,
     )  # fmt: skip
@@ -215,11 +201,7 @@ def look_at(
 
 
 def last_standing(history: Sequence[AliasMove]) -> AliasMove | None:
-    """The last move that was not itself undone.
-
-    Args:
-        history: of one alias, newest first.
-    """
+    """Return the last move that no rollback has undone; ``history`` is newest first."""
     standing: list[AliasMove] = []
     for move in reversed(history):
         if move.kind == "rollback":
@@ -230,32 +212,28 @@ def last_standing(history: Sequence[AliasMove]) -> AliasMove | None:
 
 
 def _require_registered(registry: Registry, name: str, number: int, digest: str) -> None:
-    """Refuse a number under which MLflow has another tokenizer than the one that is meant.
-
-    Nor is a second registration of the same tokenizer taken: whoever made it is about to remove
-    it, and with it the alias.
-    """
+    """Require that this is the lowest number of the digest; others are removed soon."""
     same = registry.tracker.find_versions(name, digest)
     if same and same[0].number == number:
         return
-    if number in (one.number for one in same):
+    if number in (version.number for version in same):
         raise RegistryError(
             f"{name}/{number} in MLflow at {registry.tracker.settings.place} is the same tokenizer "
             f"as {name}/{same[0].number}, registered a second time",
-            "accepted is the lowest number of a tokenizer",
-            f"type `bpeline versions {name}` to see them, and take {name}/{same[0].number}",
+            "expected the lowest number of a tokenizer",
+            f"use {name}/{same[0].number}; type `bpeline versions {name}` to see all",
         )
-    found = registry.tracker.version(name, number)
-    if found is None:
+    tracked = registry.tracker.version(name, number)
+    if tracked is None:
         raise UnknownVersion(
             f"MLflow at {registry.tracker.settings.place} has no {name}/{number}",
-            "accepted are versions that it has",
+            "expected a registered version",
             f"type `bpeline versions {name}` to see them",
         )
     raise RegistryError(
         f"{name}/{number} in MLflow at {registry.tracker.settings.place} is the tokenizer "
-        f"{found.digest[:12] or 'of somebody else'}, not {digest[:12]}",
-        "accepted is the number under which this MLflow has the tokenizer",
+        f"{tracked.digest[:12] or 'of another program'}, not {digest[:12]}",
+        "expected the number of this tokenizer in this MLflow",
         f"type `bpeline versions {name}` to see them",
     )
 

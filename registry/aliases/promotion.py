@@ -1,4 +1,4 @@
-"""Moving aliases: promotion, if the rules let it, rollback, and the history of both."""
+"""Promotion of versions under rules, rollback, and the history of both."""
 
 from __future__ import annotations
 
@@ -50,27 +50,23 @@ if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
 
 
-PROMOTION = "promotion"  # the tag that tells what rules said
-_ATTEMPTS = 3  # at judging anew, when others move the alias meanwhile
+PROMOTION = "promotion"  # tag with the verdict of the rules
+_ATTEMPTS = 3  # to judge again when another client moves the alias meanwhile
 
 
 @dataclass(frozen=True, slots=True)
 class AliasChange:
-    """An alias was moved, or stayed where it was.
+    """The result of a promotion or rollback.
 
     Attributes:
-        name, alias: which one.
-        before: the number of the version it pointed to; None for nowhere.
-        version: the one it points to now.
-        verdicts: what the rules said, when there were any.
-        against: which version they compared it with; empty for none.
-        gained: how many tokens it saves, for people; empty where no gain was asked for.
-        new_text: how many tokens more or fewer it takes of text that its training brought, for
-            people; empty where there was none.
-        changed_ids: how many ids of the version before are another token now, or none; None where
-            that is not known.
-        seen: a move made in MLflow itself that was noticed now.
-        locked: whether it was locked there.
+        before: number of the version it pointed to; None for no version.
+        version: the version it points to now.
+        against: the version that the rules compared with; empty for none.
+        gained: the tokens saved, as text; empty if no gain was required.
+        new_text: the change of tokens on new text of its training, as text; empty if there was
+            none.
+        changed_ids: number of ids whose token changed; None if not known.
+        seen: a move made in MLflow itself, noticed by this call.
     """
 
     name: str
@@ -87,7 +83,6 @@ class AliasChange:
 
     @property
     def number(self) -> int:
-        """Of the version it points to now."""
         return self.version.number
 
 
@@ -102,30 +97,28 @@ def promote(
     lock: bool = False,
     force: bool = False,
 ) -> AliasChange:
-    """Let an alias point to a version: in MLflow first, then in the catalogue's history.
+    """Point an alias to a version if the rules allow it.
 
     Args:
         reference: the version (``news@candidate``, ``news/3``, a digest).
         alias: the alias to move.
         by: who decided, for the history.
-        reason: why, for the history.
+        reason: for the history.
         workspace: see :func:`registry.load_tokenizer`.
-        rules: what must hold between the version and the one the alias points to now, and what
-            must be gained; see `registry.gates`. Where the alias points nowhere, the rules compare
-            with the best measured version of the name, and ask for no gain; without one, only
-            limits bind.
-        lock: whether the alias is locked then: later moves need ``force``.
-        force: whether to move an alias that is locked; it is not locked then, unless ``lock``.
-            Then rules also accept a version that lacks special tokens of the present one.
+        rules: conditions on the new version against the current one, and the required gain; see
+            `registry.gates`. If the alias points to no version, the comparison is with the best
+            measured version of the name, and no gain is required; without one, only limits apply.
+        lock: lock the alias: later moves need ``force``.
+        force: move a locked alias and unlock it, unless ``lock`` is set. Also accept a version that
+            lacks special tokens of the current one.
 
     Raises:
         UnknownVersion: there is no such version.
-        PromotionRefused: a rule is broken, or a special token of the present version is missing;
-            nothing was moved. The refusal stands in the alias's history and on the version in
-            MLflow.
-        PromotionNotJudged: no rule is broken, but one could not be judged; likewise.
-        NothingGained: no rule is broken, and too few tokens are saved; likewise.
-        AliasLocked: the alias is locked; likewise.
+        PromotionRefused: a rule is broken, or a special token of the current version is missing.
+            Nothing was moved; the refusal is recorded in the history and in MLflow.
+        PromotionNotJudged: no rule is broken, but one could not be judged; recorded likewise.
+        NothingGained: no rule is broken, but too few tokens are saved; recorded likewise.
+        AliasLocked: the alias is locked; recorded likewise.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     for name, value in (("by", by), ("reason", reason)):
@@ -134,9 +127,9 @@ def promote(
         checks.instance("rules", rules, Rules)
     lock, force = checks.flag("lock", lock), checks.flag("force", force)
     validate_alias(alias)
-    asked = parse_registered(reference)
+    parsed = parse_registered(reference)
     registry = open_registry(workspace, make=False)
-    version = resolve(registry, asked)
+    version = resolve(registry, parsed)
     with registry.catalogue.moving():
         _, seen = look_at(registry, version.name, alias)
     for attempt in range(1, _ATTEMPTS + 1):
@@ -153,7 +146,7 @@ def promote(
         except PromotionRefused as error:
             _remember_refusal(registry, change, by, error)
             if present is not None and rules is not None:
-                with suppress(RegistryError):  # a courtesy, as the tag of the refusal
+                with suppress(RegistryError):  # optional, like the tag of the refusal
                     remember_refusal(registry, version, alias, present, rules)
             raise
         try:
@@ -161,41 +154,36 @@ def promote(
                 registry, alias, version, "promote", by, reason, before,
                 lock=lock or (False if force else None), force=force,
             )  # fmt: skip
-        except AliasMovedMeanwhile:  # whoever judged judges again; who decided is told
+        except AliasMovedMeanwhile:  # rules judge again; a plain move fails
             if rules is None or attempt == _ATTEMPTS:
                 raise
         else:
             break
     if rules is not None:
-        passed = f"{alias}: {every_rule(change.verdicts)} held"
-        with suppress(RegistryError):  # a courtesy to who looks at MLflow
-            registry.tracker.tag_version(version.name, version.number, {PROMOTION: passed})
+        summary = f"{alias}: {every_rule(change.verdicts)} held"
+        with suppress(RegistryError):  # only informs users of MLflow
+            registry.tracker.tag_version(version.name, version.number, {PROMOTION: summary})
     return _with_changed_ids(registry, change, present)
 
 
 def _judged(
     registry: Registry, change: AliasChange, present: ResolvedVersion | None, rules: Rules
 ) -> AliasChange:
-    """A move that the rules allow, with what they said.
-
-    Raises:
-        PromotionRefused, PromotionNotJudged, NothingGained: it must not be made.
-    """
     version = change.version
     against = present or best_measured(registry, version)
-    what = _what(change)
+    headline = _what(change)
     if present is None and against is not None:
-        what += f", judged against {against}, the best of its name, as the alias points nowhere"
+        headline += f", judged against {against}, the best of its name: the alias points nowhere"
     replaces = present is not None
     evidence = evidence_for(registry, version, against, rules.rules, replaces=replaces)
     verdicts, gained = judge(rules.rules, *evidence), ""
     new_text = evidence[0].on_new_text
-    require(verdicts, what, new_text)
+    require(verdicts, headline, new_text)
     if rules.gain and present is not None and present.number != version.number:
-        gained = require_gain(rules.gain, evidence[0], what)
+        gained = require_gain(rules.gain, evidence[0], headline)
     if rules.certified:
         directory = registry.workspace.version_directory(version.digest)
-        require_certified(directory, str(version), what)
+        require_certified(directory, str(version), headline)
     return replace(
         change, verdicts=verdicts, gained=gained, new_text=new_text,
         against="" if against is None else str(against),
@@ -205,14 +193,13 @@ def _judged(
 def _require_special_tokens(
     registry: Registry, change: AliasChange, present: ResolvedVersion
 ) -> None:
-    """Refuse a version without a special token of the one that it would replace."""
     version = change.version
-    before, after = (load_version(registry, one).special_tokens for one in (present, version))
+    before, after = (load_version(registry, side).special_tokens for side in (present, version))
     if missing := [token for token in before if token not in after]:
         raise PromotionRefused(
             f"{_what(change)}: it lacks special tokens of {present}: "
             + ", ".join(map(repr, missing)),
-            f"a version with all special tokens of {present}, or `--force`",
+            f"expected a version with all special tokens of {present}, or `--force`",
             f"train with them, or type `bpeline promote {version} --to {change.alias} --force`",
         )
 
@@ -224,10 +211,9 @@ def _what(change: AliasChange) -> str:
 def _with_changed_ids(
     registry: Registry, change: AliasChange, before: ResolvedVersion | None
 ) -> AliasChange:
-    """With the number of ids whose meaning changed, where both versions can be loaded."""
     if before is None or before.number == change.number:
         return change
-    with suppress(BpelineError):  # what cannot be loaded here was promoted all the same
+    with suppress(BpelineError):  # the promotion stands even if a version cannot be loaded
         return replace(change, changed_ids=changed_meaning(registry, change.version, before))
     return change
 
@@ -241,15 +227,13 @@ def rollback(
     *,
     force: bool = False,
 ) -> AliasChange:
-    """Let an alias point where it pointed before its last promotion; repeated, one further back.
+    """Move an alias back to the version before its last promotion.
 
-    Args:
-        name: the tokenizer's name.
-        alias, by, reason, workspace, force: as for `promote`.
+    Repeated calls go further back; arguments are those of `promote`.
 
     Raises:
         AliasLocked: the alias is locked.
-        UnknownVersion: no such alias, it was not promoted before, or what it pointed to is gone.
+        UnknownVersion: no such alias, no earlier version, or the earlier version is gone.
         RegistryUnreachable: MLflow does not answer; nothing was moved.
     """
     for written, value in (("by", by), ("reason", reason)):
@@ -258,14 +242,14 @@ def rollback(
     validate_name(name)
     validate_alias(alias)
     registry = open_registry(workspace, make=False)
-    with registry.catalogue.moving():  # what somebody moves in MLflow itself is undone, too
+    with registry.catalogue.moving():  # a move made in MLflow itself can be undone, too
         present, seen = look_at(registry, name, alias)
-    left = None if present is None else ResolvedVersion.of(present)
+    replaced = None if present is None else ResolvedVersion.of(present)
     undone = last_standing(registry.catalogue.alias_history(name, alias, registry.store))
     if undone is None or undone.from_number is None:
         raise UnknownVersion(
             f"{name}@{alias} has no earlier version to go back to",
-            "accepted are aliases that were moved from one version to another",
+            "expected an alias that was moved from one version to another",
             f"type `bpeline show {name}` to see it, or `bpeline promote` to move the alias",
         )
     version = _version_before(registry, undone)
@@ -274,15 +258,11 @@ def rollback(
         lock=False if force else None, force=force,
     )  # fmt: skip
     change = AliasChange(name, alias, undone.to_number, version, seen=seen)
-    return _with_changed_ids(registry, change, left)
+    return _with_changed_ids(registry, change, replaced)
 
 
 def _version_before(registry: Registry, move: AliasMove) -> ResolvedVersion:
-    """The version that an alias pointed to before a move: its number may mean another one now.
-
-    Raises:
-        UnknownVersion: it is not there any more, or nothing proves which one it was.
-    """
+    """The version before a move, found by digest: its number may be reused."""
     name, number = move.name, move.from_number
     assert number is not None
     if move.from_digest:
@@ -300,28 +280,28 @@ def _version_before(registry: Registry, move: AliasMove) -> ResolvedVersion:
     raise UnknownVersion(
         f"{name}@{move.alias} cannot go back: {name}/{number} in MLflow at "
         f"{registry.tracker.settings.place} {was}",
-        "accepted is the tokenizer that it pointed to before",
-        f"type `bpeline versions {name}` to see what is there, and `bpeline promote` to move it",
+        "expected the tokenizer that it pointed to before",
+        f"type `bpeline versions {name}` to see what exists, and `bpeline promote` to move it",
     )
 
 
 def alias_history(
     name: str, alias: str | None = None, workspace: Workspace | Path | str | None = None
 ) -> list[AliasMove]:
-    """The moves of one alias, or of all of a name, newest first.
+    """Return the moves of one alias, or of all aliases of a name, newest first.
 
     Raises:
-        UnknownVersion: no alias of that name was ever moved.
+        UnknownVersion: no such alias was ever moved.
     """
     if alias is not None:
         validate_alias(alias)
     validate_name(name)
     moves = open_registry(workspace, make=False).catalogue.alias_history(name, alias)
     if not moves:
-        what = name if alias is None else f"{name}@{alias}"
+        subject = name if alias is None else f"{name}@{alias}"
         raise UnknownVersion(
-            f"{what} has no history",
-            "accepted are names with an alias that was moved",
+            f"{subject} has no history",
+            "expected a name with an alias that was moved",
             "type `bpeline versions` to see what is registered",
         )
     return moves
@@ -342,8 +322,8 @@ def _move(
     if not version.number:
         raise UnknownVersion(
             f"{version} is not registered in MLflow at {registry.tracker.settings.place}",
-            "accepted are published versions",
-            "type `bpeline resume` to publish what is waiting",
+            "expected a published version",
+            "type `bpeline resume` to publish waiting versions",
         )
     move_alias(
         registry, version.name, alias, version.number, version.digest,
@@ -352,13 +332,8 @@ def _move(
 
 
 def present_version(registry: Registry, name: str, alias: str) -> ResolvedVersion | None:
-    """The version that MLflow says an alias points to; None when it points nowhere yet.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer.
-        StorageError: another MLflow answers than the one that was there.
-    """
-    _ = registry.store  # one that has no identity yet may have versions of an earlier release
+    """Return the version an alias points to in MLflow; None if it points to none."""
+    _ = registry.store  # raises if it is another MLflow; no identity is fine
     tracked = registry.tracker.version_of_alias(name, alias)
     return None if tracked is None else ResolvedVersion.of(tracked)
 
@@ -374,9 +349,9 @@ def _remember_refusal(
         name, alias, change.before, change.before, by, reason, utc_now(), "refusal", registry.store
     )
     last = registry.catalogue.alias_history(name, alias, registry.store)[:1]
-    if [(one.kind, one.reason) for one in last] != [(move.kind, move.reason)]:
+    if [(entry.kind, entry.reason) for entry in last] != [(move.kind, move.reason)]:
         registry.catalogue.add_move(move)
-    # The tag is a courtesy to who looks at MLflow; the refusal stands without it.
+    # The tag only informs users of MLflow; the history has the refusal.
     with suppress(RegistryError):
         tags = {PROMOTION: f"{alias} {word.partition(' ')[0]}: {why}"}
         registry.tracker.tag_version(name, version.number, tags)

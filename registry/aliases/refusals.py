@@ -1,7 +1,7 @@
-"""Versions that rules refused: remembered in MLflow, so that no drift trains them again and again.
+"""Record refused versions in MLflow so that drift does not train them again.
 
-A training that drift started makes the same version while its text, the evaluation set and the
-rules stay, and the rules refuse it again. `registry.records.Refusal` is what is remembered.
+While text, evaluation set and rules stay the same, a training started by drift makes the same
+version and the rules refuse it again. `registry.records.Refusal` is the record.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from bpeline.registry.opening import Registry
     from bpeline.registry.tracking import TrackedVersion
 
-GROWTH = 1.5  # so much new text, as a multiple of what a refused version learned from, is another
+GROWTH = 1.5  # retrain if there is this many times the new text of the refused version
 
 
 def remember_refusal(
     registry: Registry, version: ResolvedVersion, alias: str, present: ResolvedVersion, rules: Rules
 ) -> None:
-    """Tag a version with the conditions under which an alias stays at the present version."""
+    """Tag a refused version with the conditions of the refusal."""
     name, learned = version.name, Lineage.of(registry, version).shards
     before = _refusal_of(registry.tracker.version(name, version.number), alias)
     refusal = Refusal(
@@ -46,19 +46,16 @@ def _refusal_of(version: TrackedVersion | None, alias: str) -> Refusal | None:
 
 
 def new_bytes(registry: Registry, present: ResolvedVersion, shards: Sequence[str]) -> int:
-    """Text in some word counts that the present version did not learn from."""
-    known = {*Lineage.of(registry, present).shards}
-    new = [key for key in dict.fromkeys(shards) if key not in known]
-    with suppress(CorruptFile):  # swept away meanwhile
+    """Return the bytes of text that the current version was not trained on."""
+    learned = {*Lineage.of(registry, present).shards}
+    new = [key for key in dict.fromkeys(shards) if key not in learned]
+    with suppress(CorruptFile):  # removed meanwhile
         return WordCountStore(registry.workspace).statistics(new).bytes_counted if new else 0
     return 0
 
 
 def was_refused(registry: Registry, name: str, number: int, alias: str) -> bool:
-    """Whether rules kept an alias at the present version instead of this one, which never had it.
-
-    A version that a person took the alias from is left alone: rules would give it back.
-    """
+    """Whether rules refused a version that the alias never pointed to."""
     refusal = _refusal_of(registry.tracker.version(name, number), alias)
     present = registry.tracker.version_of_alias(name, alias)
     if refusal is None or present is None or present.digest != refusal.present:
@@ -70,42 +67,41 @@ def was_refused(registry: Registry, name: str, number: int, alias: str) -> bool:
 def stuck_on(
     registry: Registry, present: ResolvedVersion, alias: str, shards: Sequence[str], drifted: bool
 ) -> str:
-    """Why a training would not end a drift; empty where it may.
+    """Return why a new training would not end a drift; empty if it may.
 
-    Whether it would is written on the refused version, where lists and pages of versions find it.
+    The state is also tagged on the refused versions, for lists and pages.
 
     Args:
-        present: the version that was watched.
-        alias: what points to it.
-        shards: word counts of the new text.
-        drifted: whether it has.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer.
+        present: the version that was observed.
+        shards: keys of the word counts of the new text.
     """
     tracked = reversed(registry.tracker.versions(present.name))
-    refused = [(ResolvedVersion.of(one), _refusal_of(one, alias)) for one in tracked]
-    standing = [(one, it) for one, it in refused if it is not None and it.present == present.digest]
+    refused = [(ResolvedVersion.of(entry), _refusal_of(entry, alias)) for entry in tracked]
+    standing = [
+        (entry, record)
+        for entry, record in refused
+        if record is not None and record.present == present.digest
+    ]
     if not standing:
         return ""
-    size, said = new_bytes(registry, present, shards), ""
+    size, reason = new_bytes(registry, present, shards), ""
     for version, refusal in standing:
         stuck = (
-            drifted and not said and size < GROWTH * refusal.new_bytes
+            drifted and not reason and size < GROWTH * refusal.new_bytes
             and _conditions_stay(registry, version, alias, refusal)
         )  # fmt: skip
         if stuck:
-            said = f"{version}: {STUCK}"
+            reason = f"{version}: {STUCK}"
         if stuck != refusal.drifted:
             tag = replace(refusal, drifted=stuck).as_tag(alias)
             registry.tracker.tag_version(version.name, version.number, tag)
-    return said
+    return reason
 
 
 def _conditions_stay(
     registry: Registry, version: ResolvedVersion, alias: str, refusal: Refusal
 ) -> bool:
-    """Whether rules, set and lock are those of then; rules that cannot be read have not changed."""
+    """Whether rules, set and lock are unchanged; unreadable rules count as that."""
     rules, file = refusal.rules, Lineage.of(registry, version).request.get("rules")
     if file:
         with suppress(InvalidOption):
@@ -120,5 +116,5 @@ def _conditions_stay(
 
 
 def _evaluation_set(registry: Registry, name: str) -> str:
-    named = registry.catalogue.evaluation_set(name)
-    return "" if named is None else named.digest
+    current_set = registry.catalogue.evaluation_set(name)
+    return "" if current_set is None else current_set.digest

@@ -1,4 +1,4 @@
-"""What a workspace remembers in tables: files, trainings, lineage, why aliases moved, sets."""
+"""The workspace's tables: files, trainings, lineage, alias moves, evaluation sets."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The catalogue: which files were read, which trainings ran, what they made, why aliases moved.
+"""The catalogue: which files were read, trainings, lineage, alias history.
 
-The truth about lineage. Which versions are registered, and where aliases point now, is MLflow's to
-say; what is kept of that here is history. Every method is one transaction. Knows no file but
-through the URL it is given.
+MLflow decides which versions are registered and where aliases point now; the catalogue keeps their
+history. Every method is one transaction.
 """
 
 from __future__ import annotations
@@ -40,35 +39,27 @@ if TYPE_CHECKING:
 Row = TypeVar("Row", bound=Base)
 
 _ENDED = ("finished", "refused", "dismissed")
-SILENCE_SECONDS = 60.0  # of a run that says every few seconds that it lives
+SILENCE_SECONDS = 60.0  # after which a run elsewhere counts as dead; heartbeats take seconds
 _ID_BYTES = 6
 _PATHS_IN_ONE_QUERY = 500  # SQLite and PostgreSQL limit the parameters of a statement
 _READING = [file_readings.c[one.name] for one in fields(FileReading)]
 
 
 class Catalogue:
-    """What this project remembers, in one database.
+    """A catalogue in one database; safe for concurrent threads and processes.
 
-    Safe to use from several threads and processes at once. Rows that it answers with are copies:
-    changing one changes nothing here.
+    Returned rows are copies: changing them does not change the database. Every method may raise
+    StorageError or DiskFull, and for a server RegistryUnreachable.
 
     Args:
-        url: an SQLAlchemy URL: `Workspace.catalogue_url`, or PostgreSQL. The tables are made or
-            brought up to date on opening.
-        workspace: `Workspace.id` of the workspace that asks. Files, tables and versions are
-            everybody's; a run is continued where its checkpoint lies.
-        make: whether tables are made where there are none.
+        url: `Workspace.catalogue_url`, or PostgreSQL. Tables are created or converted on opening.
+        workspace: `Workspace.id` of this workspace. Runs belong to one workspace; files, tables and
+            versions are shared.
+        make: whether to create missing tables.
 
     Attributes:
-        id: what tells this catalogue from all others; made with its tables. Empty where there are
-            no tables and none were to be made.
-        place: its URL as people may see it: without a password.
-
-    Raises:
-        InvalidOption: not a URL, or no driver for it.
-        CorruptFile: the file is not a database.
-        StorageError: made by a newer bpeline, or locked by others for too long. Every method may
-            raise it too, as well as DiskFull and, for a server, RegistryUnreachable.
+        id: identity of this catalogue; empty if there are no tables and ``make`` is False.
+        place: its URL without a password.
     """
 
     def __init__(self, url: str, workspace: str = "", *, make: bool = True) -> None:
@@ -78,35 +69,36 @@ class Catalogue:
         self.id, self.place = self._database.id, self._database.place
 
     def close(self) -> None:
-        """Give connections back; the catalogue may be used again afterwards."""
+        """Close all connections; the catalogue can be used again afterwards."""
         self._database.close()
 
     def _found(self, query: Select[Row]) -> list[Row]:
         with self._database.reading() as session:
             return list(session.scalars(query))
 
-    # ---- files that were read, and their word counts -------------------------------------------
-
     def remember_file_readings(self, readings: Sequence[FileReading]) -> None:
-        """Remember which chunks files hold, replacing what was known of the same paths."""
-        kept = {(one.path, one.chunk_bytes, one.reading_digest): one for one in readings}
+        """Store the chunks of files, replacing earlier readings of the same paths."""
+        latest = {
+            (reading.path, reading.chunk_bytes, reading.reading_digest): reading
+            for reading in readings
+        }
 
         def work(session: Session) -> None:
-            grids = {(chunk_bytes, digest) for _, chunk_bytes, digest in kept}
+            grids = {(chunk_bytes, digest) for _, chunk_bytes, digest in latest}
             for chunk_bytes, digest in grids:
-                paths = [path for path, *grid in kept if tuple(grid) == (chunk_bytes, digest)]
-                for some in _parts(paths):
+                paths = [path for path, *grid in latest if tuple(grid) == (chunk_bytes, digest)]
+                for part in _parts(paths):
                     query = delete(file_readings).where(
                         file_readings.c.chunk_bytes == chunk_bytes,
                         file_readings.c.reading_digest == digest,
-                        file_readings.c.path.in_(some),
+                        file_readings.c.path.in_(part),
                     )
                     session.execute(query)
             names = [column.name for column in _READING]
-            rows = [{name: getattr(one, name) for name in names} for one in kept.values()]
+            rows = [{name: getattr(reading, name) for name in names} for reading in latest.values()]
             session.execute(insert(file_readings), rows)
 
-        if kept:
+        if latest:
             self._database.writing(work)
 
     def recall_file_readings(
@@ -117,44 +109,38 @@ class Catalogue:
         *,
         unchanged: bool = True,
     ) -> dict[str, FileReading]:
-        """What is known of files that were read.
+        """Return earlier readings of files, by path.
 
         Args:
-            files: as they are now.
-            chunk_bytes: the chunk grid.
-            reading_digest: how bytes are turned into text.
-            unchanged: whether only of those whose size, times and inode are what they were.
-
-        Returns:
-            ``{path: reading}``.
+            unchanged: only files whose size, times and inode are the same as before.
         """
-        known: dict[str, FileReading] = {}
+        readings: dict[str, FileReading] = {}
         with self._database.reading() as session:
-            for some in _parts([file.path for file in files]):
+            for part in _parts([file.path for file in files]):
                 query = select(*_READING).where(
                     file_readings.c.chunk_bytes == chunk_bytes,
                     file_readings.c.reading_digest == reading_digest,
-                    file_readings.c.path.in_(some),
+                    file_readings.c.path.in_(part),
                 )
-                known |= {row.path: FileReading(*row) for row in session.execute(query)}
+                readings |= {row.path: FileReading(*row) for row in session.execute(query)}
         if not unchanged:
-            return known
+            return readings
         now = {file.path: file for file in files}
         return {
             path: reading
-            for path, reading in known.items()
+            for path, reading in readings.items()
             if reading == FileReading.of(now[path], chunk_bytes, reading_digest, reading.chunks)
         }
 
     def file_readings(self, reading_digest: str) -> list[FileReading]:
-        """All files known to have been read in one way, as they were when last read, by path."""
+        """Return the last readings of all files with these options, by path."""
         query = select(*_READING).where(file_readings.c.reading_digest == reading_digest)
         with self._database.reading() as session:
             rows = session.execute(query.order_by(file_readings.c.path))
             return [FileReading(*row) for row in rows]
 
     def remember_count_table(self, table: CountTable) -> None:
-        """Remember that a table was made; the first record of a key stays."""
+        """Store a table; the first record of a key stays."""
 
         def work(session: Session) -> None:
             if session.get(CountTable, table.key) is None:
@@ -163,20 +149,12 @@ class Catalogue:
         self._database.writing(work)
 
     def count_tables(self, counts_digest: str | None = None) -> list[CountTable]:
-        """The tables that were remembered (those with these word counts), latest first."""
+        """Return the stored tables, or those with these word counts; latest first."""
         query = select(CountTable).order_by(CountTable.created_at.desc())
         return self._found(query.filter_by(**_given(counts_digest=counts_digest)))
 
-    # ---- trainings -----------------------------------------------------------------------------
-
     def start_run(self, name: str, config: Mapping[str, Any], left_out_rule: int = 1) -> Run:
-        """Record that this process begins a run.
-
-        Args:
-            name: the tokenizer's name.
-            config: what was asked for, as JSON values.
-            left_out_rule: see `Run`.
-        """
+        """Record a new run of this process."""
         process, now = this_process(), utc_now()
 
         def work(session: Session) -> Run:
@@ -199,11 +177,11 @@ class Catalogue:
         return self._database.writing(work)
 
     def continue_run(self, run_id: str) -> Run:
-        """Take over a run that was interrupted, failed or was not published: it is running again.
+        """Take over a run that was interrupted, failed or was not published.
 
         Raises:
-            RegistryError: no such run, it still runs in another living process, or it belongs to
-                another workspace.
+            RegistryError: no such run, or it runs in another process or belongs to another
+                workspace.
         """
         process = this_process()
 
@@ -220,7 +198,6 @@ class Catalogue:
         return self._database.writing(work)
 
     def heartbeat(self, run_id: str) -> None:
-        """Record that a run is alive."""
         self._change(run_id)
 
     def step_reached(
@@ -230,19 +207,19 @@ class Catalogue:
         corpus_digest: str | None = None,
         counts_digest: str | None = None,
     ) -> None:
-        """Record how far a run came, and what is known since."""
-        known = _given(corpus_digest=corpus_digest, counts_digest=counts_digest)
-        self._change(run_id, step=step, **known)
+        """Record the last step of a run and the digests known since."""
+        digests = _given(corpus_digest=corpus_digest, counts_digest=counts_digest)
+        self._change(run_id, step=step, **digests)
 
     def end_run(self, run_id: str, state: RunState, error: str = "") -> None:
-        """Record how a run ended, see `Run`, and why it failed or could not be published."""
+        """Record the final state of a run; see `Run`."""
         self._change(run_id, state=state, error=error, finished_at=utc_now())
 
     def dismiss_run(self, run_id: str) -> Run:
-        """Record that nobody will continue a run that did not finish.
+        """Record that an unfinished run will not be continued.
 
         Raises:
-            RegistryError: no such run, it is at work, has ended, or is another workspace's.
+            RegistryError: no such run, it runs or has finished, or belongs to another workspace.
         """
 
         def work(session: Session) -> Run:
@@ -252,7 +229,7 @@ class Catalogue:
             if run.state in _ENDED and run.state != "dismissed":
                 raise RegistryError(
                     f"run {run_id} ({run.name}) is {run.state}",
-                    "runs that were interrupted, failed or wait to be published can be dismissed",
+                    "expected a run that was interrupted, failed or waits to be published",
                     "type `bpeline resume --list` to see them",
                 )
             run.state, run.finished_at = "dismissed", run.finished_at or utc_now()
@@ -261,46 +238,35 @@ class Catalogue:
         return self._database.writing(work)
 
     def run(self, prefix: str) -> Run:
-        """The run whose id begins so.
-
-        Raises:
-            RegistryError: there is none, or there are several.
-        """
+        """Return the run whose id begins with a prefix; raises RegistryError."""
         query = select(Run).where(Run.id.startswith(prefix, autoescape=True)).limit(2)
-        found = self._found(query) if prefix else []
-        if len(found) != 1:
+        matches = self._found(query) if prefix else []
+        if len(matches) != 1:
             raise RegistryError(
-                f"{'several runs have' if found else 'no run has'} an id that begins {prefix!r}",
-                "accepted is a run's id, or enough of its beginning",
+                f"{'several runs have' if matches else 'no run has'} an id that begins {prefix!r}",
+                "expected a run id, or enough of its first digits",
                 "type `bpeline resume --list` to see the runs that can be continued",
             )
-        return _as_it_is(found[0])
+        return _as_it_is(matches[0])
 
     def find_run(self, run_id: str) -> Run | None:
-        """The run with exactly this id, if this catalogue has it."""
         return next(map(_as_it_is, self._found(select(Run).filter_by(id=run_id))), None)
 
     def runs(self, limit: int | None = None) -> list[Run]:
-        """All runs of all workspaces, newest first."""
+        """Return the runs of all workspaces, newest first."""
         return self._runs(select(Run).limit(limit))
 
     def unfinished_runs(self) -> list[Run]:
-        """This workspace's runs that run, were interrupted, failed or wait to be published.
-
-        Newest first.
-        """
+        """Return this workspace's unfinished runs, newest first."""
         own = select(Run).filter_by(workspace=self._workspace)
         return self._runs(own.where(Run.state.not_in(_ENDED)))
 
     def running_elsewhere(self, name: str) -> list[Run]:
-        """Runs of a name in other workspaces that say they run and did so a moment ago.
-
-        A process that was killed on another machine stops saying so.
-        """
+        """Return runs of a name in other workspaces that have recent heartbeats."""
         others = select(Run).where(Run.workspace != self._workspace)
-        found = self._runs(others.filter_by(name=name, state="running"))
-        moment = utc_now(-SILENCE_SECONDS)
-        return [run for run in found if run.state == "running" and run.heartbeat_at > moment]
+        runs = self._runs(others.filter_by(name=name, state="running"))
+        oldest = utc_now(-SILENCE_SECONDS)
+        return [run for run in runs if run.state == "running" and run.heartbeat_at > oldest]
 
     def _runs(self, query: Select[Run]) -> list[Run]:
         return [_as_it_is(run) for run in self._found(query.order_by(Run.number.desc()))]
@@ -319,35 +285,25 @@ class Catalogue:
         if run.workspace != self._workspace:
             raise RegistryError(
                 f"run {run.id} belongs to another workspace, on {run.host}",
-                "a run is continued, or dismissed, where its counts and checkpoints lie",
+                "expected a run of this workspace, which has its counts and checkpoints",
                 "type `bpeline resume --list` there",
             )
         return run
 
-    # ---- versions ------------------------------------------------------------------------------
-
     def add_version(self, version: Version) -> Version:
-        """Remember where a tokenizer comes from, or find what is remembered of it.
-
-        Returns:
-            The version as it was remembered first.
-        """
+        """Store the lineage of a tokenizer and return the first stored version."""
 
         def work(session: Session) -> Version:
-            known = _version(session, version.name, version.digest)
-            if known is None:
-                known = replace(version, created_at=version.created_at or utc_now())
-                session.add(known)
-            return known
+            row = _version(session, version.name, version.digest)
+            if row is None:
+                row = replace(version, created_at=version.created_at or utc_now())
+                session.add(row)
+            return row
 
         return self._database.writing(work)
 
     def training_ended(self, name: str, digest: str) -> int:
-        """Remember that a training has just made a version, for the first time or again.
-
-        Returns:
-            The version's place in the order of trainings, whatever clocks say.
-        """
+        """Record a finished training and return its place in the order of trainings."""
 
         def work(session: Session) -> int:
             version = _known_version(session, name, digest)
@@ -357,31 +313,30 @@ class Catalogue:
         return self._database.writing(work)
 
     def versions(self, name: str | None = None) -> list[Version]:
-        """All versions, or those of one name, by name and in the order they were made."""
+        """Return all versions, or those of a name, by name in order of creation."""
         query = select(Version).order_by(Version.name, Version.id)
         return self._found(query.filter_by(**_given(name=name)))
 
     def find_version(self, name: str, digest: str) -> Version | None:
-        """The version of that name with exactly that digest, if it is known."""
         with self._database.reading() as session:
             return _version(session, name, digest)
 
     def add_registration(self, seen: Registration) -> str:
-        """Remember under which number an MLflow has a version.
+        """Store the number of a version in an MLflow.
 
         Returns:
-            The digest of what that number meant there before, when it was another tokenizer: then
-            MLflow was restored from a backup. Empty otherwise.
+            The digest of another tokenizer that had this number (MLflow was restored from a
+            backup), else empty.
         """
 
         def work(session: Session) -> str:
             before = ""
-            for one in session.scalars(select(Version).filter_by(name=seen.name)):
-                if one.digest == seen.digest:
-                    one.registered = {**one.registered, seen.store: seen.number}
-                elif one.registered.get(seen.store) == seen.number:
-                    before = one.digest
-                    one.registered = _without(one.registered, seen.store)
+            for version in session.scalars(select(Version).filter_by(name=seen.name)):
+                if version.digest == seen.digest:
+                    version.registered = {**version.registered, seen.store: seen.number}
+                elif version.registered.get(seen.store) == seen.number:
+                    before = version.digest
+                    version.registered = _without(version.registered, seen.store)
             return before
 
         return self._database.writing(work)
@@ -389,27 +344,23 @@ class Catalogue:
     def registrations(
         self, name: str | None = None, store: str | None = None
     ) -> list[Registration]:
-        """Where versions (of a name) were registered (in one MLflow), by name and number."""
-        found = [one for version in self.versions(name) for one in version.registrations]
-        found.sort(key=lambda one: (one.name, one.number, one.store))
-        return [one for one in found if store in (None, one.store)]
+        """Return registrations, optionally of one name or MLflow, by name and number."""
+        rows = [row for version in self.versions(name) for row in version.registrations]
+        rows.sort(key=lambda row: (row.name, row.number, row.store))
+        return [row for row in rows if store in (None, row.store)]
 
     def forget_registrations(self, store: str, name: str = "", number: int = 0) -> None:
-        """Forget a number that an MLflow no longer has; all of one that is gone."""
+        """Remove a number that an MLflow no longer has; 0 removes all."""
 
         def work(session: Session) -> None:
-            for one in session.scalars(select(Version).filter_by(**_given(name=name or None))):
-                if store in one.registered and number in (0, one.registered[store]):
-                    one.registered = _without(one.registered, store)
+            for version in session.scalars(select(Version).filter_by(**_given(name=name or None))):
+                if store in version.registered and number in (0, version.registered[store]):
+                    version.registered = _without(version.registered, store)
 
         self._database.writing(work)
 
     def forget_version(self, name: str, digest: str) -> bool:
-        """Forget a version, and what was measured of it, unless an MLflow has it under a number.
-
-        Returns:
-            Whether it is forgotten, now or before.
-        """
+        """Remove a version unless it is registered; returns whether it is gone."""
 
         def work(session: Session) -> bool:
             version = _version(session, name, digest)
@@ -430,19 +381,13 @@ class Catalogue:
         measured_on: str | None = None,
         without: Callable[[str], bool] = lambda _key: False,
     ) -> None:
-        """Keep what was measured of a version; a value of the same key and step is replaced.
+        """Store metrics of a version; values with the same key and step are replaced.
 
         Args:
-            name, digest: of the version.
-            metrics: values by their keys.
-            step: of all these.
-            curves: for each key a value at each of several steps; what `metrics` says of the same
-                key and step wins.
-            measured_on: digest of the evaluation set; None leaves what is known of it.
-            without: which of the keys that were known before are forgotten.
-
-        Raises:
-            UnknownVersion: no such version.
+            step: of all ``metrics``.
+            curves: key → (step, value) pairs; ``metrics`` override them.
+            measured_on: digest of the evaluation set; None keeps the stored one.
+            without: selects stored keys to remove.
         """
 
         def work(session: Session) -> None:
@@ -456,50 +401,37 @@ class Catalogue:
 
         self._database.writing(work)
 
-    # ---- aliases -------------------------------------------------------------------------------
-
     def moving(self) -> AbstractContextManager[None]:
-        """Hold the right to move aliases, against all who use this catalogue.
-
-        Raises:
-            WorkspaceLocked: somebody else holds it for too long.
-        """
+        """Hold the lock for moving aliases in this catalogue."""
         return self._database.moving()
 
     def add_move(self, move: AliasMove) -> None:
-        """Write into an alias's history that it moved, or was asked to."""
+        """Add a move, or a refused one, to an alias's history."""
         self._database.writing(lambda session: session.add(replace(move)))
 
     def alias_history(
         self, name: str, alias: str | None = None, store: str | None = None
     ) -> list[AliasMove]:
-        """The moves of one alias, or of all of a name (in one MLflow), newest first."""
+        """Return the moves of an alias, or of all aliases of a name, newest first."""
         query = select(AliasMove).filter_by(name=name).order_by(AliasMove.id.desc())
         return self._found(query.filter_by(**_given(alias=alias, store=store)))
 
-    # ---- evaluation sets -----------------------------------------------------------------------
-
     def evaluation_sets(self, name: str | None = None) -> list[NamedSet]:
-        """The sets that names (or one) have and had, by name and number."""
+        """Return current and earlier sets of all names, or of one, by number."""
         query = select(NamedSet).order_by(NamedSet.name, NamedSet.number)
         return self._found(query.filter_by(**_given(name=name)))
 
     def evaluation_set(self, name: str) -> NamedSet | None:
-        """The set that a name has now."""
-        found = self.evaluation_sets(name)
-        return found[-1] if found else None
+        sets = self.evaluation_sets(name)
+        return sets[-1] if sets else None
 
     def give_evaluation_set(
         self, name: str, digest: str, *, instead_of: int = 0, by: str = "", reason: str = ""
     ) -> NamedSet:
-        """Let a name have a set from now on, unless somebody gave it another one meanwhile.
+        """Give a name a new set unless another process just did; returns the current set.
 
         Args:
-            name, digest, by, reason: see `NamedSet`.
-            instead_of: the number of the set it has; 0 when it has none.
-
-        Returns:
-            The set it has then: this one, or the other.
+            instead_of: number of the current set; 0 for none.
         """
 
         def work(session: Session) -> NamedSet:
@@ -514,18 +446,17 @@ class Catalogue:
         return self._database.writing(work)
 
     def forget_evaluation_sets(self, name: str) -> None:
-        """Forget which sets a name had; the next version of that name makes one again."""
+        """Remove all sets of a name; its next version makes a new one."""
         query = delete(NamedSet).filter_by(name=name)
         self._database.writing(lambda session: session.execute(query))
 
 
 def _given(**asked: Any) -> dict[str, Any]:
-    """Of what is asked for by column, that which is not None."""
     return {column: value for column, value in asked.items() if value is not None}
 
 
 def _without(registered: Mapping[str, int], store: str) -> dict[str, int]:
-    return {one: number for one, number in registered.items() if one != store}
+    return {other: number for other, number in registered.items() if other != store}
 
 
 def _parts(paths: Sequence[str]) -> Iterable[Sequence[str]]:
@@ -542,7 +473,7 @@ def _known_version(session: Session, name: str, digest: str) -> Version:
     if version is None:
         raise UnknownVersion(
             f"{name} has no version with the digest {digest[:12]}",
-            "accepted are versions of this catalogue",
+            "expected a version of this catalogue",
             "type `bpeline versions` to see them",
         )
     return version
@@ -553,14 +484,14 @@ def _run(session: Session, run_id: str) -> Run:
     if run is None:
         raise RegistryError(
             f"there is no run {run_id!r}",
-            "accepted is the id of a run in this catalogue",
+            "expected the id of a run in this catalogue",
             "type `bpeline resume --list` to see the runs that can be continued",
         )
     return run
 
 
 def _as_it_is(run: Run) -> Run:
-    """With the state that it has: a process that was killed did not say that it ended."""
+    """Correct the state of a run whose process was killed."""
     if run.state == "running" and Process(run.pid, run.host, run.birth).is_dead():
         run.state = "interrupted"
     return run
@@ -569,6 +500,6 @@ def _as_it_is(run: Run) -> Run:
 def _still_running(run: Run) -> RegistryError:
     return RegistryError(
         f"run {run.id} still runs in process {run.pid} on {run.host}",
-        "a run can be continued, or dismissed, when its process has ended",
+        "expected a run whose process has ended",
         f"wait for it, or stop it: kill {run.pid}",
     )

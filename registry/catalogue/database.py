@@ -1,7 +1,4 @@
-"""Transactions on the catalogue's database: how they begin, repeat, and fail with errors of ours.
-
-Which tables there are is in `models`, what is asked and stored in `catalogue`.
-"""
+"""Transactions on the catalogue's database, with retries and our own errors."""
 
 from __future__ import annotations
 
@@ -36,15 +33,14 @@ T = TypeVar("T")
 
 _ATTEMPTS = 8
 _LONGEST_PAUSE = 0.5
-_PATIENCE_SECONDS = 30.0  # with a server that answered before: it is being restarted
-_LOCK_SECONDS = 30  # how long a writer waits for the one before it
+_PATIENCE_SECONDS = 30.0  # wait for a server that answered before and may be restarting
+_LOCK_SECONDS = 30  # wait for another writer
 _BUSY_MILLISECONDS = _LOCK_SECONDS * 1000
-# What BEGIN IMMEDIATE is on SQLite: writers of a PostgreSQL catalogue take turns, by an advisory
-# lock of this number. READ COMMITTED, so that every statement behind the lock sees what the writer
-# before has left; SERIALIZABLE has writers that meet do their work again and again.
+# PostgreSQL: an advisory lock serializes writers, like BEGIN IMMEDIATE on SQLite. READ COMMITTED
+# lets each statement see the previous writer's changes; SERIALIZABLE would cause many retries.
 TURN_TO_WRITE = 0x6270656C696E65
 TURN_TO_MOVE = TURN_TO_WRITE + 1
-# A server that has vanished is noticed within a minute; libpq's own defaults take hours.
+# Notice a vanished server within a minute; libpq's defaults take hours.
 _PATIENT_CONNECTION: Mapping[str, Any] = {
     "connect_timeout": 10,
     "keepalives_idle": 30,
@@ -54,32 +50,18 @@ _PATIENT_CONNECTION: Mapping[str, Any] = {
     "application_name": "bpeline",
 }
 
-# SQLSTATE: PostgreSQL's codes, the same in every language its messages are in.
+# SQLSTATE codes, because PostgreSQL's messages are translated.
 _LOST_RACE = {"40001", "40P01"}  # serialization failure, deadlock
 _LOCKED = {"55P03"}
 _FULL = {"53100"}
-_GONE = ("08", "57P")  # no connection; shut down, starting up
+_GONE = ("08", "57P")  # no connection; shutting down or starting up
 
 
 class Database:
-    """Transactions on one catalogue.
+    """Transactions on one catalogue; errors as of `Catalogue`.
 
-    Every transaction has a connection of its own: nothing is shared with threads or forked
-    children, and nothing is left broken by a server that was restarted.
-
-    Args:
-        url: ``sqlite:////abs/catalogue.sqlite`` or ``postgresql+psycopg://…``.
-        make: whether to make the tables where there are none.
-
-    Attributes:
-        id: of the catalogue; empty where there are no tables.
-        place: its URL as people may see it: without a password.
-
-    Raises:
-        InvalidOption: not a URL, or no driver for it.
-        CorruptFile: the file is not a database.
-        StorageError: the schema of a newer bpeline, or of release 0.1.
-        RegistryUnreachable: the database server does not answer.
+    Each transaction has its own connection: threads and forked children share none, and a restarted
+    server leaves none broken.
     """
 
     def __init__(self, url: str, *, make: bool = True) -> None:
@@ -95,11 +77,11 @@ class Database:
         except (ArgumentError, ImportError) as error:
             raise InvalidOption(
                 f"the catalogue's URL cannot be used: {error}",
-                "accepted are sqlite:////absolute/path and postgresql+psycopg://user@host/name",
-                "mend the URL; for PostgreSQL install the driver: pip install 'bpeline[postgres]'",
+                "expected sqlite:////absolute/path or postgresql+psycopg://user@host/name",
+                "correct the URL; PostgreSQL's driver: pip install 'bpeline[postgres]'",
             ) from error
         self._reached = False
-        # SQLite reads one state of the file in a transaction; PostgreSQL has to be asked for that.
+        # SQLite transactions read one state anyway.
         one_state = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
         self._readers = self._engine.execution_options(
             reading=True, **(one_state if self._server else {})
@@ -111,7 +93,7 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """One consistent view; nothing may be written."""
+        """A read-only transaction with one consistent view."""
         try:
             with self._begun(self._readers) as session:
                 yield session
@@ -119,11 +101,7 @@ class Database:
             raise self._translated(error) from error
 
     def writing(self, work: Callable[[Session], T]) -> T:
-        """Run ``work`` in one transaction and commit; repeat it when others were faster.
-
-        Args:
-            work: may be called several times, so its only effects are in the session.
-        """
+        """Run ``work`` in one transaction; retried after conflicts, so it may run twice."""
         DURABLE.require_changeable(self._file)
         for attempt in range(_ATTEMPTS):
             committing = False
@@ -131,7 +109,7 @@ class Database:
                 with self._begun(self._engine) as session:
                     answer = work(session)
                     session.flush()
-                    committing = True  # from here on, a lost reply tells nothing
+                    committing = True  # from here on, a lost reply is ambiguous
                     session.commit()
                     return answer
             except (IntegrityError, OperationalError) as error:
@@ -145,7 +123,7 @@ class Database:
         raise AssertionError("unreachable")
 
     def _begun(self, engine: Engine) -> Session:
-        """A session whose transaction has begun; a server that answered before is waited for."""
+        """A session with an open transaction; waits for a server that restarts."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while True:
             session = Session(engine, expire_on_commit=False)
@@ -165,20 +143,14 @@ class Database:
 
     @contextmanager
     def moving(self) -> Iterator[None]:
-        """Hold the right to move aliases, against all who use this database.
-
-        It is released however we end.
-
-        Raises:
-            WorkspaceLocked: somebody else holds it for longer than a move takes.
-        """
+        """Hold the lock for moving aliases; it is released even if the process dies."""
         if not self._server:
             with lock.holding(Path(f"{self._file}.moves"), "moving an alias", wait=True):
                 yield
             return
         turn = f"SELECT pg_try_advisory_xact_lock({TURN_TO_MOVE})"
         try:
-            # A reader's transaction: others may write rows meanwhile, and so may we.
+            # A reader's transaction does not block writers.
             with self._readers.connect() as connection:
                 lock.wait_for(
                     lambda: connection.exec_driver_sql(turn).scalar() or None,
@@ -190,13 +162,13 @@ class Database:
             raise self._translated(error) from error
 
     def _prepare(self, make: bool) -> str:
-        """Make the tables, or bring those of release 0.2 up to date; the catalogue's identity."""
+        """Create or convert the tables; returns the catalogue's identity."""
         if not self._server and not self._file.exists():
             if not make:
-                return ""  # connecting would make an empty file
-            # Let the umask decide who may write it: SQLite gives its own files 0644.
+                return ""  # connecting would create an empty file
+            # Created here so that the umask applies: SQLite would use mode 0644.
             DURABLE.require_changeable(self._file)
-            with suppress(OSError):  # SQLite says what is wrong there
+            with suppress(OSError):  # SQLite reports the error
                 DURABLE.disk.create(self._file, b"")
         with self.reading() as session:
             number = schema.number_of(session, self.place)
@@ -212,7 +184,7 @@ class Database:
 
 
 def _sqlite(address: Any, file: Path) -> Engine:
-    if not DURABLE.is_changeable(file):  # nor does reading take back what a killed process left
+    if not DURABLE.is_changeable(file):  # read-only, so no rollback of a killed writer either
         address = make_url(sqlite_url(file, "ro"))
     engine = create_engine(address, poolclass=NullPool)
     event.listen(engine, "connect", _prepare_sqlite)
@@ -221,19 +193,17 @@ def _sqlite(address: Any, file: Path) -> Engine:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # transactions begin below, not in the driver
+    connection.isolation_level = None  # `_begin_sqlite` begins transactions
     cursor = connection.cursor()
     cursor.execute(f"PRAGMA busy_timeout={_BUSY_MILLISECONDS}")
-    # No write-ahead log: the SQLite that many Pythons carry can corrupt it when it is reset
-    # (mended in 3.51.3), and this catalogue writes a few rows a minute.
+    # No write-ahead log: a reset can corrupt it before SQLite 3.51.3, and few rows are written.
     cursor.execute("PRAGMA journal_mode=DELETE")
     cursor.execute("PRAGMA synchronous=FULL")
     cursor.close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that will write takes its lock at once: one that begins by reading could not
-    # be made to wait later, only refused.
+    # Writers take the lock first: SQLite cannot wait for an upgrade from a read lock.
     reading = connection.get_execution_options().get("reading", False)
     connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
 
@@ -241,7 +211,9 @@ def _begin_sqlite(connection: Connection) -> None:
 def _postgresql(address: Any) -> Engine:
     if address.drivername != "postgresql+psycopg":
         raise ArgumentError(f"there is no catalogue on {address.drivername}")
-    settings = {key: one for key, one in _PATIENT_CONNECTION.items() if key not in address.query}
+    settings = {
+        key: value for key, value in _PATIENT_CONNECTION.items() if key not in address.query
+    }
     engine = create_engine(
         address, poolclass=NullPool, connect_args=settings, isolation_level="READ COMMITTED"
     )
@@ -258,12 +230,12 @@ def _begin_postgresql(connection: Connection) -> None:
 
 
 def _lost_race(reason: Any) -> bool:
-    """Whether the same transaction may succeed when it is begun again at once."""
+    """Whether an immediate retry of the transaction may succeed."""
     return _code(reason) in _LOST_RACE or "database is locked" in str(reason)
 
 
 def _is_gone(reason: Any) -> bool:
-    """Whether a server did not answer, or ended the connection; never so for a file."""
+    """Whether a server did not answer or closed the connection."""
     code = _code(reason)
     if code is None:  # libpq could not connect, or the connection broke
         return hasattr(reason, "sqlstate") and type(reason).__name__ == "OperationalError"
@@ -271,44 +243,37 @@ def _is_gone(reason: Any) -> bool:
 
 
 def _as_ours(reason: Any, place: str, server: bool) -> BpelineError:
-    """A driver's error as one of ours.
-
-    Args:
-        reason: the driver's own error.
-        place: the database's URL without its password.
-        server: whether it is one, rather than a file.
-    """
-    said = " ".join(str(reason).split())
-    if _code(reason) in _FULL or "disk is full" in said:
+    message = " ".join(str(reason).split())
+    if _code(reason) in _FULL or "disk is full" in message:
         return DiskFull(
             f"no space left while writing the catalogue {place}",
             "the catalogue keeps its earlier content",
             "free some space and run the same command again",
         )
-    if not server and ("not a database" in said or "malformed" in said):
+    if not server and ("not a database" in message or "malformed" in message):
         return CorruptFile(
-            f"the catalogue {place} is damaged: {said}",
-            "a SQLite database that bpeline made",
-            "restore it, or move it away and start anew: versions in MLflow are not affected",
+            f"the catalogue {place} is damaged: {message}",
+            "expected a SQLite database made by bpeline",
+            "restore it, or move it away and start again: versions in MLflow are not affected",
         )
     if _code(reason) in _LOCKED or _lost_race(reason):
         return StorageError(
-            f"the catalogue {place} stays locked by others",
-            f"others may hold it for up to {_LOCK_SECONDS} s",
+            f"the catalogue {place} is locked by another program",
+            f"expected the lock within {_LOCK_SECONDS} s",
             "stop the program that holds it (a database browser?) and try again",
         )
     if server and _is_gone(reason):
         return RegistryUnreachable(
-            f"the catalogue {place} does not answer: {said}",
-            "a PostgreSQL server that accepts this user",
-            "start it, or mend BPELINE_CATALOGUE_URL, and run the same command again",
+            f"the catalogue {place} does not answer: {message}",
+            "expected a PostgreSQL server that accepts this user",
+            "start it, or correct BPELINE_CATALOGUE_URL, and run the same command again",
         )
     return (RegistryError if server else StorageError)(
-        f"the catalogue {place} refuses: {said}",
-        "a database that this user may read and write",
-        "grant this user the rights of an owner, or mend BPELINE_CATALOGUE_URL"
+        f"the catalogue {place} reports an error: {message}",
+        "expected a database that this user may read and write",
+        "make this user its owner, or correct BPELINE_CATALOGUE_URL"
         if server
-        else "see whether its file and folder can be read and written by this user",
+        else "check that this user may read and write its file and folder",
     )
 
 

@@ -1,7 +1,6 @@
-"""The catalogue's tables: a row is the value that its functions take and return.
+"""The catalogue's tables as SQLAlchemy models.
 
-Written for SQLAlchemy 2.0 and 2.1, SQLite and PostgreSQL. Times are UTC in ISO 8601; a text that
-is not known is empty.
+For SQLAlchemy 2.0 and 2.1, SQLite and PostgreSQL. Times are UTC in ISO 8601; unknown text is empty.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _ESCAPED = "escaped="
 
 
 class Sentence(TypeDecorator[str]):
-    """Text from anywhere: what no database keeps, NUL and halves of surrogate pairs, escaped."""
+    """Any text; escapes NUL and lone surrogates, which databases cannot store."""
 
     impl = Text
     cache_ok = True
@@ -45,7 +44,7 @@ class Sentence(TypeDecorator[str]):
 
 
 class Remark(Sentence):
-    """What somebody or some program says, which may quote an address: without secrets."""
+    """Text of a user or program that may quote an address; secrets are removed."""
 
     cache_ok = True
 
@@ -56,7 +55,7 @@ class Remark(Sentence):
 
 
 class FilePath(TypeDecorator[str]):
-    """A path or URL; one that is not UTF-8 is kept escaped, behind what no other begins with."""
+    """A path or URL; escaped after a unique prefix if it is not UTF-8."""
 
     impl = Text
     cache_ok = True
@@ -70,7 +69,7 @@ class FilePath(TypeDecorator[str]):
             return value
         try:
             value.encode()
-        except UnicodeEncodeError:  # surrogates, by which Python writes what is not UTF-8
+        except UnicodeEncodeError:  # surrogates: Python's form of bytes that are not UTF-8
             return _ESCAPED + quote_from_bytes(value.encode(errors="surrogatepass"))
         return value
 
@@ -82,7 +81,7 @@ class FilePath(TypeDecorator[str]):
 
 
 class LargeNumber(TypeDecorator[int]):
-    """A whole number that may exceed BIGINT: an inode, the sum of int64 counts."""
+    """An integer that may exceed BIGINT: an inode, a sum of int64 counts."""
 
     impl = String(40)
     cache_ok = True
@@ -101,14 +100,14 @@ class Chunks(TypeDecorator[tuple[ChunkRecord, ...]]):
     cache_ok = True
 
     def process_bind_param(self, value: Any, _dialect: Any) -> Any:
-        return [[one.digest, one.begin, one.end, one.ordinal] for one in value]
+        return [[chunk.digest, chunk.begin, chunk.end, chunk.ordinal] for chunk in value]
 
     def process_result_value(self, value: Any, _dialect: Any) -> Any:
-        return tuple(ChunkRecord(*one) for one in value)
+        return tuple(ChunkRecord(*chunk) for chunk in value)
 
 
 def as_figures(points: Mapping[tuple[str, int], float]) -> str:
-    """`Version.figures` of values by their keys and steps."""
+    """Return `Version.figures` for values by key and step."""
     figures: dict[str, list[tuple[int, float]]] = {}
     for (key, step), value in sorted(points.items()):
         figures.setdefault(key, []).append((step, value))
@@ -116,7 +115,7 @@ def as_figures(points: Mapping[tuple[str, int], float]) -> str:
 
 
 def _text(most: int) -> Any:
-    """A column of text, ordered by its bytes on every database."""
+    """A text column, ordered by bytes on every database."""
     return String(most).with_variant(String(most, collation="C"), "postgresql")
 
 
@@ -136,12 +135,12 @@ class Base(MappedAsDataclass, DeclarativeBase):
     )
 
     def as_values(self) -> dict[str, Any]:
-        """What people and programs are shown: without keys of the database's own."""
-        return {one.name: getattr(self, one.name) for one in fields(self) if one.compare}
+        """Return the columns as shown to users, without internal keys."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.compare}
 
 
 class SchemaVersion(Base):
-    """Which releases can read the tables."""
+    """The schema numbers that were applied."""
 
     __tablename__ = "schema_version"
     number: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -149,13 +148,13 @@ class SchemaVersion(Base):
 
 
 class Identity(Base):
-    """What tells this catalogue from all others."""
+    """The identity of this catalogue."""
 
     __tablename__ = "identity"
     id: Mapped[Name] = mapped_column(primary_key=True)
 
 
-# `values.FileReading`, of which there may be a hundred thousand: rows without a session's tracking.
+# Rows of `values.FileReading`: a plain table, because there may be 100,000 of them.
 file_readings = Table(
     "file_readings",
     Base.metadata,
@@ -173,17 +172,7 @@ file_readings = Table(
 
 
 class CountTable(Base):
-    """A word-count table that was made.
-
-    Attributes:
-        key: its name in the word-count store.
-        counts_digest: digest of the word counts in it.
-        corpus_digest: digest of the corpus it counts.
-        words: distinct words.
-        total: occurrences of all words together.
-        run_id: the run that made it.
-        created_at: when.
-    """
+    """A word-count table: its key in the store and its numbers of words."""
 
     __tablename__ = "count_tables"
     key: Mapped[Digest] = mapped_column(primary_key=True)
@@ -200,7 +189,7 @@ RunState = Literal[
 ]
 
 
-SWEEP = "sweep"  # the member of a run's configuration that says it is one
+SWEEP = "sweep"  # key in the configuration of a run that is a sweep
 
 
 class Run(Base):
@@ -208,25 +197,19 @@ class Run(Base):
 
     Attributes:
         id: 12 hexadecimal digits.
-        name: the tokenizer's name.
-        config: what was asked for, as JSON values.
-        state: ``interrupted`` when it was running in a process that is known to be dead;
-            ``refused`` when what was asked for could not be begun; ``dismissed`` when somebody
-            said that it is not to be continued.
-        pid, host, birth: the process it runs or ran in, see `Process`.
-        started_at: when it was first started.
-        heartbeat_at: when it last said that it lives.
-        finished_at: when it ended in whatever way; empty while running.
-        corpus_digest: known after reading.
-        counts_digest: known after counting.
-        step: the last step reached.
+        config: the request, as JSON values.
+        state: ``interrupted`` if its process died; ``refused`` if the request could not start;
+            ``dismissed`` if the user will not continue it.
+        pid, host, birth: the process of the run, see `Process`.
+        finished_at: when it ended in any way; empty while running.
+        corpus_digest, counts_digest: empty until known.
         error: why it failed or could not be published.
-        workspace: `Workspace.id` of the workspace it works in.
-        left_out_rule: by which text of the evaluation set is left out.
+        workspace: the `Workspace.id` of its workspace.
+        left_out_rule: the rule by which text of the evaluation set is left out.
     """
 
     __tablename__ = "trainings"
-    # The order of runs; clocks go backwards.
+    # Orders the runs, because clocks can go backwards.
     number: Mapped[Key] = mapped_column(init=False, repr=False, compare=False)
     id: Mapped[Name] = mapped_column(unique=True)
     name: Mapped[Name]
@@ -247,33 +230,24 @@ class Run(Base):
 
     @property
     def is_sweep(self) -> bool:
-        """Whether it measures many trainings and registers none; it cannot be continued."""
         return SWEEP in self.config
 
 
 class Version(Base):
-    """Where a tokenizer comes from, under one name, and what was measured of it.
+    """The lineage and metrics of a tokenizer under one name.
 
     Attributes:
-        name: the tokenizer's name.
-        digest: digest of its behaviour; unique under a name.
+        digest: of its behaviour; unique per name.
         run_id: the run that made it first.
-        corpus_digest: the corpus it was trained on.
-        counts_digest: the word counts it was trained on.
-        vocab_size: number of ids.
-        pattern: the split pattern's name or regex.
-        created_at: when it was finished.
-        trained: grows from each finished training to the next that makes it, whatever clocks
-            say; 0 where no training here made it.
-        measured_on: digest of the evaluation set that its metrics are of; empty for texts of its
-            own.
-        registered: under which number each MLflow had it when it was last seen there, by the
-            MLflow's identity. MLflow says what it is now.
-        figures: what was measured, as JSON: for each key, (step, value) pairs.
+        trained: place in the order of finished trainings, independent of clocks; 0 if not trained
+            here.
+        measured_on: digest of the evaluation set of its metrics; empty if they are of its own text.
+        registered: MLflow identity → number there, when last seen; MLflow has the current state.
+        figures: metrics as JSON: key → list of (step, value).
     """
 
     __tablename__ = "lineage"
-    # The arbiter: whatever races or repeats, a digest is remembered once under a name.
+    # Guarantees one row per name and digest when publications race or repeat.
     __table_args__ = (UniqueConstraint("name", "digest"),)
     id: Mapped[Key] = mapped_column(init=False, repr=False, compare=False)
     name: Mapped[Name]
@@ -288,12 +262,11 @@ class Version(Base):
     trained: Mapped[int] = mapped_column(BigInteger, default=0)
     measured_on: Mapped[Digest] = mapped_column(default="")
     registered: Mapped[dict[str, int]] = mapped_column(JSON, default_factory=dict)
-    # Not a column of JSON, which refuses infinity; read by few of those who read a version.
+    # Text, because a JSON column rejects infinity; parsed only when needed.
     figures: Mapped[str] = mapped_column(Text, default="{}", repr=False)
 
     @property
     def registrations(self) -> list[Registration]:
-        """The same as `registered`."""
         return [
             Registration(store, self.name, number, self.digest)
             for store, number in self.registered.items()
@@ -301,36 +274,28 @@ class Version(Base):
 
     @property
     def metrics(self) -> list[Metric]:
-        """What was measured, by key and step."""
         figures = json.loads(self.figures).items()
         return [Metric(key, step, value) for key, curve in figures for step, value in curve]
 
     @property
     def last_values(self) -> dict[str, float]:
-        """What was measured, of every curve its last point."""
-        return {one.key: one.value for one in self.metrics}
+        """The metrics; of a curve its last value."""
+        return {metric.key: metric.value for metric in self.metrics}
 
 
 MoveKind = Literal["publish", "promote", "rollback", "seen", "refusal", "remove"]
 
 
 class AliasMove(Base):
-    """An alias was pointed elsewhere, or was asked to.
+    """A move of an alias, or a refused one.
 
     Attributes:
-        name: the tokenizer's name.
-        alias: the alias.
-        from_number: where it pointed before; None for nowhere.
-        to_number: where it points since; None for nowhere.
-        by: who moved it.
-        reason: why.
-        at: when.
-        kind: ``publish``: to a new version; ``promote``; ``rollback``: the last move undone;
-            ``seen``: somebody moved it in MLflow itself; ``refusal``: rules kept it where it is;
-            ``remove``: it was taken away.
-        store: identity of the MLflow whose numbers these are.
-        from_digest, to_digest: of the tokenizers that had these numbers; empty for nowhere, and in
-            the history of earlier releases.
+        from_number, to_number: versions before and after; None for no version.
+        kind: ``publish``: to a new version; ``promote``; ``rollback``: undoes the last move;
+            ``seen``: made in MLflow itself; ``refusal``: refused by rules; ``remove``: the alias
+            was removed.
+        store: identity of the MLflow with these numbers.
+        from_digest, to_digest: of these versions; empty for none, and in old histories.
     """
 
     __tablename__ = "alias_moves"
@@ -349,15 +314,7 @@ class AliasMove(Base):
 
 
 class NamedSet(Base):
-    """The evaluation set that a name has or had.
-
-    Attributes:
-        name: the tokenizers'.
-        number: 1 for its first set; the greatest is the one it has now.
-        digest: which set.
-        by, reason: who set it, and why.
-        at: since when.
-    """
+    """An evaluation set of a name; the one with the largest number is current."""
 
     __tablename__ = "evaluation_sets"
     name: Mapped[Name] = mapped_column(primary_key=True)

@@ -1,7 +1,7 @@
-"""The catalogue's tables made, or filled from those of release 0.2, in one transaction.
+"""Create the catalogue's tables or convert those of 0.2, in one transaction.
 
-What 0.2 kept in tables of another shape is copied into those of this release; the former tables
-stay beside them, unchanged. A conversion that was interrupted has changed nothing.
+Tables of 0.2 whose layout changed are copied; the old ones stay unchanged. An interrupted
+conversion changes nothing.
 """
 
 from __future__ import annotations
@@ -34,36 +34,28 @@ _FORMER = ("versions", "runs", "alias_history", "registrations", "metrics", "del
 
 
 def number_of(session: Session, place: str) -> int | None:
-    """The number of the schema that a database has; None where it has no tables.
-
-    Raises:
-        StorageError: a newer bpeline made them, or release 0.1.
-    """
+    """Return a database's schema number; None if it has no tables."""
     if not inspect(session.connection()).has_table(SchemaVersion.__tablename__):
         return None
     number = session.scalar(select(func.max(SchemaVersion.number))) or 0
     if number > NUMBER:
         raise StorageError(
             f"the catalogue {place} has the schema version {number}",
-            f"this bpeline knows versions up to {NUMBER}",
+            f"expected at most version {NUMBER}",
             "install a newer bpeline, or set BPELINE_CATALOGUE_URL to another catalogue",
         )
     if number not in (*_RELEASE_0_2, NUMBER):
         raise StorageError(
-            f"the catalogue {place} is of bpeline 0.1",
-            "a workspace of bpeline 0.2 or later",
-            "type `bpeline promote NAME/NUMBER` with bpeline 0.2, which converts the workspace",
+            f"the catalogue {place} was made by bpeline 0.1",
+            "expected a workspace of bpeline 0.2 or later",
+            "type `bpeline promote NAME/NUMBER` with bpeline 0.2 to convert the workspace",
         )
     return number
 
 
 def prepare(session: Session, place: str) -> None:
-    """Make the tables of this release where they are not, filled from those of 0.2.
-
-    Raises:
-        StorageError: as `number_of`.
-    """
-    number = number_of(session, place)  # another process may have been here meanwhile
+    """Create missing tables of this release and copy the rows of 0.2."""
+    number = number_of(session, place)  # again: another process may have converted it
     if number == NUMBER:
         return
     Base.metadata.create_all(session.connection())
@@ -72,7 +64,7 @@ def prepare(session: Session, place: str) -> None:
     else:
         _convert(session)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    session.add(SchemaVersion(NUMBER, now))  # which 0.2 refuses
+    session.add(SchemaVersion(NUMBER, now))  # 0.2 rejects this number
 
 
 def _convert(session: Session) -> None:
@@ -81,7 +73,7 @@ def _convert(session: Session) -> None:
 
     def rows(name: str, *order: str) -> list[dict[str, Any]]:
         table = former.tables[name]
-        query = select(table).order_by(*(table.c[one] for one in order))
+        query = select(table).order_by(*(table.c[column] for column in order))
         return [dict(row) for row in session.execute(query).mappings()]
 
     registered: dict[tuple[str, str], dict[str, int]] = {}
@@ -101,15 +93,15 @@ def _convert(session: Session) -> None:
                 figures=as_figures(figures.get(row["id"], {})),
             )
         )
-        session.flush()  # one by one: their order is that of their keys
+        session.flush()  # one by one, so that keys keep the order
     for row in rows("runs", "number"):
         config = as_asked(row["config"])
         rule = config.pop("left_out_rule", 1)
-        kept = _without(row, "number", "steps") | {"config": config, "left_out_rule": rule}
-        session.add(Run(**kept))
+        values = _without(row, "number", "steps") | {"config": config, "left_out_rule": rule}
+        session.add(Run(**values))
         session.flush()
     for row in rows("alias_history", "id"):
-        for end in ("from", "to"):  # 0.2.0 kept digests of its own moves
+        for end in ("from", "to"):  # 0.2.0 stored digests only for its own moves
             key = (row["store"], row["name"], row[f"{end}_number"])
             row[f"{end}_digest"] = row.get(f"{end}_digest") or digests.get(key, "")
         session.add(AliasMove(**_without(row, "id")))
@@ -121,7 +113,7 @@ def _warn_of_deletions(rows: Iterable[Mapping[str, Any]]) -> None:
     begun = [f"{row['name']}/{row['number']}" for row in rows if not row["done_at"]]
     if begun:
         warnings.warn(
-            f"bpeline 0.2 had begun to delete {', '.join(begun)}, and this release does not go on. "
+            f"bpeline 0.2 began to delete {', '.join(begun)} and did not finish. "
             f"Type `bpeline delete {begun[0]} --yes`",
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""Values of the catalogue that need no database: times, chunks, readings, figures."""
+"""Values of the catalogue: times, chunks, file readings, metrics."""
 
 from __future__ import annotations
 
@@ -12,21 +12,14 @@ if TYPE_CHECKING:
 
 
 def utc_now(later: float = 0.0) -> str:
-    """The time as the catalogue keeps it, or so many seconds later; texts compare as times do."""
+    """Return the time in ``later`` seconds as ISO 8601 text, which sorts by time."""
     at = datetime.now(UTC) + timedelta(seconds=later)
     return at.isoformat(timespec="milliseconds")
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkRecord:
-    """One chunk as it was read.
-
-    Attributes:
-        digest: of its bytes.
-        begin: byte where it begins in the decompressed file.
-        end: byte where it ends.
-        ordinal: its place in the file, from 0.
-    """
+    """One chunk as it was read: digest and byte range of the decompressed file."""
 
     digest: str
     begin: int
@@ -36,17 +29,12 @@ class ChunkRecord:
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """Which chunks a file held when it had this size, these times and this inode.
+    """The chunks of a file, and the file's state when they were read.
 
     Attributes:
-        path: absolute path.
-        size: bytes on disk.
-        mtime_ns: time of the last change of the content.
-        ctime_ns: time of the last change of anything; cannot be set back by programs.
-        inode: which file the path named.
-        chunk_bytes: the grid that was asked for.
-        reading_digest: how bytes were turned into text.
-        chunks: in the order of the file.
+        ctime_ns: time of the last change of content or metadata; programs cannot set it.
+        chunk_bytes: the requested chunk size.
+        reading_digest: of the options that turn bytes into text.
     """
 
     path: str
@@ -66,12 +54,11 @@ class FileReading:
         reading_digest: str,
         chunks: Sequence[ChunkRecord],
     ) -> FileReading:
-        """The reading of a source file that has just been read."""
         return cls(file.path, *file.state, chunk_bytes, reading_digest, tuple(chunks))
 
 
 class Registration(NamedTuple):
-    """An MLflow, of this identity, had a version under this number when it was last seen there."""
+    """The number of a version in an MLflow when it was last seen there."""
 
     store: str
     name: str
@@ -80,7 +67,7 @@ class Registration(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """One measured value; ``step`` is the vocab size for metrics that vary with it, else 0."""
+    """One measured value; ``step`` is the vocab size, or 0 if it does not matter."""
 
     key: str
     step: int
@@ -88,9 +75,9 @@ class Metric(NamedTuple):
 
 
 def as_asked(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A stored request, with what it means where it has no value for a later option.
+    """Return a stored training request with defaults for options added later.
 
-    Frequency BPE counted the words of the whole text before it counted those of sentences.
+    Frequency BPE used to count words of the whole text instead of sentences.
     """
     options = config.get("options") or {}
     of_sentences = options.get("sentences", "punkt") == "punkt"

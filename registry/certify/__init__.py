@@ -1,4 +1,4 @@
-"""Whether exports give equal ids in the libraries that read them."""
+"""Check that exports give equal ids in the libraries that read them."""
 
 from __future__ import annotations
 

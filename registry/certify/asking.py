@@ -1,4 +1,4 @@
-"""Asking a library about a file in a process of its own; knows no library, and compares nothing."""
+"""Run a library on an export in a separate process."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from bpeline.registry.certify import reader_program
 from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.errors import LibraryFailed, WorkerLost
 
-PATIENCE = 600.0  # seconds; thousands of texts take one
+PATIENCE = 600.0  # seconds; thousands of texts take about one
 _PURPOSE = "a library reads an export in a process of its own"
 _INSTEAD = "run this command by the `bpeline` that pip installed"
-# Libraries that could ask a server whether there is something newer do not.
+# Keeps libraries from asking servers for updates.
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1"}
 
 
@@ -27,31 +27,28 @@ def ask(
     told: Mapping[str, Any],
     folder: Path | None = None,
 ) -> dict[str, Any]:
-    """What a library makes of a file and of texts; see `reader_program`.
+    """Return a library's results for a file and texts; see `reader_program`.
 
     Args:
-        library: its distribution's name.
-        path: the file or directory.
         texts: without lone surrogates.
-        told: what the file leaves out; JSON values.
-        folder: where packages are looked for before those installed, as ``pip install --target``
-            makes it.
+        told: settings that the file lacks; JSON values.
+        folder: packages here take precedence, as from ``pip install --target``.
 
     Raises:
-        LibraryFailed: it raised something, ended its process, took longer than `PATIENCE`, or
-            answered for another number of texts.
-        WorkerLost: there is no Python to run, or no room for it.
+        LibraryFailed: the library raised an error, timed out, or returned a wrong number of
+            results.
+        WorkerLost: the process could not be started.
     """
-    asked = {"library": library, "path": str(path), "texts": list(texts), "told": dict(told)}
-    # -P: nothing in this directory takes the place of a library.
+    request = {"library": library, "path": str(path), "texts": list(texts), "told": dict(told)}
+    # -P: the current directory is not searched for modules.
     python = required_python(_PURPOSE, _INSTEAD)
     command = [python, "-P", str(reader_program.__file__)]
     if folder is not None:
         command.append(str(folder.absolute()))
     try:
-        ended = subprocess.run(
+        process = subprocess.run(
             command,
-            input=json.dumps(asked),
+            input=json.dumps(request),
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -63,27 +60,27 @@ def ask(
         raise WorkerLost(
             f"no process could be started from {python!r}: {error}",
             _PURPOSE,
-            "free some memory or processes, then try again",
+            "free memory or processes, then try again",
         ) from error
     except subprocess.TimeoutExpired:
         raise _failed(library, f"{library} did not answer within {PATIENCE:.0f} seconds") from None
     try:
-        answer: dict[str, Any] = json.loads(ended.stdout)
+        answer: dict[str, Any] = json.loads(process.stdout)
     except ValueError:
-        last = (ended.stderr.strip().splitlines() or ["nothing"])[-1]
+        last = (process.stderr.strip().splitlines() or ["nothing"])[-1]
         raise _failed(
-            library, f"{library} ended its process with {ended.returncode}, saying {last[:300]!r}"
+            library, f"{library} ended its process with {process.returncode}, saying {last[:300]!r}"
         ) from None
     if "failed" in answer:
         raise _failed(library, answer["failed"])
     if any(len(answer.get(way, texts)) != len(texts) for way in ("plain", "special")):
-        raise _failed(library, f"{library} answered for another number of texts")
+        raise _failed(library, f"{library} returned a wrong number of results")
     return answer
 
 
 def _failed(library: str, why: str) -> LibraryFailed:
     return LibraryFailed(
         why,
-        f"a file that {library} reads",
-        f"install another version of {library}, or do without it",
+        f"expected a file that {library} can read",
+        f"install another version of {library}, or uninstall it",
     )

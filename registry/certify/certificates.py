@@ -1,7 +1,7 @@
-"""Certificates of exports: read by their own program and compared, text by text.
+"""Certificates of exports: the result of reading an export with its own program.
 
-A file that is one id off in a million is worse than none: nobody notices. A certificate says what
-was compared, with which version of which program, and the first difference.
+A certificate records what was compared, with which version of which program, and the first
+difference, so that a wrong id does not go unnoticed.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SUFFIX = ".certificate.json"
-ORIGINAL = "original"  # the format of the files that a version was imported from
+ORIGINAL = "original"  # format name for the files that a version was imported from
 _FORMAT = 1
-_LARGEST = 1 << 20  # bytes of a certificate
+_LARGEST = 1 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The first text that two programs read differently; ids from the first that differs on."""
+    """The first text that was encoded differently; ids from the first difference on."""
 
     what: str
     at: int
@@ -43,21 +43,19 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What is known about an export.
+    """The result of checking an export.
 
     Attributes:
-        format: the format's name. tokenizer: the digest of what was exported.
-        files: name → digest of each file.
-        library, version: the program that read it; empty when none did.
-        unit: what was compared: texts, words or entries.
-        compared_on: digest of the texts. unicode: characters newer than this version are not in
-            them.
-        equal, unequal: how many were read alike and otherwise.
-        difference: the first that was read otherwise.
-        not_checked: why nothing was compared; empty when it was.
-        differences: what is known to be read otherwise, and was not among the texts.
-        pattern_unicode: the newest version of Unicode that our split patterns know.
-        library_unicode: and the program's; empty where it has no regex engine or was not asked.
+        tokenizer: digest of the exported tokenizer.
+        files: name → digest.
+        library, version: the program that read it; empty if none did.
+        unit: of the comparison: texts, words or entries.
+        compared_on: digest of the texts.
+        unicode: the texts have no characters newer than this version.
+        not_checked: why nothing was compared; else empty.
+        differences: known differences outside the compared texts.
+        pattern_unicode: newest Unicode version of our split patterns.
+        library_unicode: the same of the program; empty if it has no regex engine or is unknown.
     """
 
     format: str
@@ -83,16 +81,11 @@ class Certificate:
         return f"{self.library} {self.version} reads {self.equal:,} of {total:,} {self.unit} alike"
 
     def as_json(self) -> bytes:
-        """The certificate for a file."""
         record = sealed({"certificate": _FORMAT, **asdict(self)})
         return (json.dumps(record, ensure_ascii=False, indent=1) + "\n").encode(errors="replace")
 
     def require_equal(self) -> None:
-        """Refuse an export that its own program reads otherwise.
-
-        Raises:
-            InvalidTokenizer: naming the first difference.
-        """
+        """Raise InvalidTokenizer with the first difference, if there is one."""
         if self.difference is None:
             return
         first = self.difference
@@ -100,7 +93,7 @@ class Certificate:
             f"{self.library} {self.version} reads {self.unequal:,} of "
             f"{self.equal + self.unequal:,} {self.unit} otherwise, the first {first.what!r}: at "
             f"{first.at} {first.theirs} instead of {first.ours}",
-            f"only what is exact is exported as {self.format}; nothing was written",
+            f"expected equal results for the format {self.format}; nothing was written",
             "export it as 'bpeline', or report this with the text above",
         )
 
@@ -112,41 +105,38 @@ def certify(
     texts: Iterable[str] = (),
     folder: Path | None = None,
 ) -> Certificate:
-    """Let an export be read by its own program, and compare; a program that fails checks nothing.
+    """Check an export with its own program, in a separate process.
 
-    The program runs in a process of its own: what it does there ends nothing here.
+    If the program fails, the certificate says that nothing was checked.
 
     Args:
-        tokenizer: what was exported.
-        format: as what.
-        path: the file or directory.
-        texts: to compare on besides `certificate_texts`.
-        folder: where the program is looked for instead of among what is installed.
+        texts: compared in addition to `certificate_texts`.
+        folder: where the program is looked for instead of the installed packages.
 
     Raises:
-        CorruptFile, InvalidTokenizer: it is in our own format, and we do not read it.
+        CorruptFile, InvalidTokenizer: an export in our own format cannot be read.
     """
     from bpeline.registry.certify.native_readers import native_reading
     from bpeline.registry.certify.sample_texts import certificate_texts
 
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     digests = {file.name: digest_of_bytes(read_file(file)) for file in files if file.is_file()}
-    known = tuple(differences_of(format, tokenizer))
-    unchecked = Certificate(format, tokenizer.digest, digests, differences=known)
+    known_differences = tuple(differences_of(format, tokenizer))
+    unchecked = Certificate(format, tokenizer.digest, digests, differences=known_differences)
     compared = certificate_texts(tokenizer, texts)
     equal, unequal, first = 0, 0, None
     try:
         reading = native_reading(tokenizer, format, path, compared, folder)
-        for what, ours, theirs in reading.comparisons:
+        for label, ours, theirs in reading.comparisons:
             if ours == theirs:
                 equal += 1
                 continue
             unequal += 1
-            first = first or _difference(what, ours, theirs)
+            first = first or _difference(label, ours, theirs)
     except (CorruptFile, InvalidTokenizer):
-        raise  # our own format, which we do not read back
+        raise  # our own format cannot be read back
     except (BpelineError, MemoryError) as error:
-        # What cannot be compared is no reason to end a publication; a difference that is known is.
+        # A failed check must not end a publication, but a difference that was found must.
         if first is None:
             why = error.happened if isinstance(error, BpelineError) else "out of memory"
             return replace(unchecked, not_checked=why)
@@ -160,16 +150,20 @@ def certify(
         equal=equal,
         unequal=unequal,
         difference=first,
-        differences=(*known, *_newer_characters(reading)),
+        differences=(*known_differences, *_newer_characters(reading)),
         pattern_unicode=unicode_version(),
         library_unicode=reading.unicode,
     )
 
 
 def _newer_characters(reading: Reading) -> tuple[str, ...]:
-    """From which characters on a program's tables of Unicode are older than ours."""
+    """A note on characters newer than the Unicode version of the program."""
     theirs, ours = reading.unicode, unicode_version()
-    since = [one for one in LETTERS_SINCE if float(theirs or 0) < float(one) <= float(ours or 0)]
+    since = [
+        unicode
+        for unicode in LETTERS_SINCE
+        if float(theirs or 0) < float(unicode) <= float(ours or 0)
+    ]
     if not theirs or not since:
         return ()
     letter = ord(LETTERS_SINCE[since[0]])
@@ -182,35 +176,28 @@ def _newer_characters(reading: Reading) -> tuple[str, ...]:
 def certify_originals(
     tokenizer: Tokenizer, format: str, path: Path, folder: Path | None = None
 ) -> Certificate:
-    """Let files that a tokenizer was imported from be read by their own program, and compare.
-
-    Args:
-        tokenizer: as it was read here.
-        format: what the files are.
-        path: the file or directory.
-        folder: as for `certify`.
-    """
-    if format == "transformers":  # the library underneath reads the same file
+    """Check the files that a tokenizer was imported from; see `certify`."""
+    if format == "transformers":  # `tokenizers` reads the same file
         format, path = "hf", path / "tokenizer.json"
     return replace(certify(tokenizer, format, path, folder=folder), format=ORIGINAL)
 
 
 def certificates_in(directory: Path) -> dict[str, Certificate]:
-    """The certificates kept with a version, by format; what cannot be read is none."""
-    found = {}
+    """Return the certificates of a version by format; unreadable ones are skipped."""
+    certificates = {}
     for path in sorted(directory.glob("certificate-*.json")):
         with suppress(OSError, ValueError, TypeError, KeyError):
             record = unsealed(read_json(path, _LARGEST))
             del record["certificate"]
             if record["difference"] is not None:
                 record["difference"] = check_fields(Difference(**record["difference"]))
-            found[str(record["format"])] = check_fields(Certificate(**record))
-    return found
+            certificates[str(record["format"])] = check_fields(Certificate(**record))
+    return certificates
 
 
 def certificates_of(directory: Path) -> dict[str, str]:
-    """What they say: format → one line."""
-    return {format: str(one) for format, one in certificates_in(directory).items()}
+    """Return the certificates of a version as format → one line of text."""
+    return {format: str(certificate) for format, certificate in certificates_in(directory).items()}
 
 
 def _difference(what: str, ours: Any, theirs: Any) -> Difference:
@@ -218,5 +205,5 @@ def _difference(what: str, ours: Any, theirs: Any) -> Difference:
         return Difference(what, 0, ours, theirs)
     pairs = zip(ours, theirs, strict=False)
     shorter = min(len(ours), len(theirs))
-    at = next((at for at, (one, other) in enumerate(pairs) if one != other), shorter)
+    at = next((at for at, (our_id, their_id) in enumerate(pairs) if our_id != their_id), shorter)
     return Difference(what, at, ours[at : at + 8], theirs[at : at + 8])

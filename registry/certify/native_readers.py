@@ -1,8 +1,7 @@
-"""Which program reads which export, and what it makes of texts beside what we do.
+"""Which library reads which export format, and how its results compare with ours.
 
-None of them is needed to export; a program that is not installed checks nothing. Knows what each is
-told and what is compared, not what that is compared for; the libraries themselves are used in
-`reader_program` alone.
+Exporting needs none of them. The libraries run in `reader_program`; without one, an export is not
+checked.
 """
 
 from __future__ import annotations
@@ -27,19 +26,17 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _LETTERS = {"letters": list(LETTERS_SINCE.values())}
 Comparison = tuple[str, Any, Any]
-"""What is compared, as people read it; ours; theirs."""
+"""What is compared (a text or a label), our value, the library's value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a program made of an export and of texts, beside ours.
+    """The result of reading an export with a library.
 
     Attributes:
-        library: its distribution's name. version: of that.
-        unit: what was compared: texts, words or entries.
-        comparisons: everything that both made; ours is computed as it is asked for.
-        unicode: the newest version of Unicode that its regex engine knows; empty where it has none
-            or does not tell.
+        unit: of the comparisons: texts, words or entries.
+        comparisons: our values are computed lazily.
+        unicode: newest Unicode version of its regex engine; empty if unknown.
     """
 
     library: str
@@ -56,24 +53,20 @@ def native_reading(
     texts: Sequence[str],
     folder: Path | None = None,
 ) -> Reading:
-    """Let the program of a format read an export, and texts by it.
+    """Read an export, and encode texts, with the library of its format.
 
     Args:
-        tokenizer: what was exported.
-        format: as what.
-        path: the file or directory.
-        texts: to encode.
-        folder: where the program is looked for instead of among what is installed.
+        folder: where the library is looked for instead of the installed packages.
 
     Raises:
-        LibraryFailed: there is none, or it does not read the export.
+        LibraryFailed: the library is missing or cannot read the export.
     """
     if format == "bpeline":
         return Reading(
             "bpeline", _installed("bpeline"), "texts", _by_bpeline(tokenizer, path, texts)
         )
     if format not in _READERS:
-        raise LibraryFailed("no program reads this format but bpeline")
+        raise LibraryFailed("no other program reads this format")
     for reader in _READERS[format]:
         if _is_here(reader.module, folder):
             sent = reader.sent(tokenizer, texts)
@@ -93,7 +86,7 @@ def _is_here(module: str, folder: Path | None) -> bool:
 
 @cache
 def _installed(library: str) -> str:
-    """Its version, looked up once: that reads files of everything installed."""
+    """The installed version; cached, because the lookup reads many files."""
     try:
         return version(library)
     except PackageNotFoundError:
@@ -104,9 +97,6 @@ def _by_bpeline(tokenizer: Tokenizer, path: Path, texts: Sequence[str]) -> Itera
     theirs = Tokenizer.load(path, "bpeline")
     yield "digest", tokenizer.digest, theirs.digest
     yield from zip(texts, tokenizer.encode_batch(texts), theirs.encode_batch(texts), strict=True)
-
-
-# What a program is told besides the file.
 
 
 def _nothing(tokenizer: Tokenizer) -> dict[str, Any]:
@@ -139,15 +129,12 @@ def _asking_llama_cpp(
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
         model, letters = Path(aside) / "model.gguf", Path(aside) / "letters.gguf"
         DURABLE.write(model, smallest_model(path))
-        told: dict[str, Any] = dict(_LETTERS)
+        settings: dict[str, Any] = dict(_LETTERS)
         if (joining := letter_model(path)) is not None:
             DURABLE.write(letters, joining)
-            told["letter_model"] = str(letters)
-        answer = ask(library, model, texts, told, folder)
+            settings["letter_model"] = str(letters)
+        answer = ask(library, model, texts, settings, folder)
     return {**answer, "written": read_metadata(path, (gguf.END,))}
-
-
-# Which texts it is sent.
 
 
 def _all(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
@@ -163,25 +150,22 @@ def _words_known(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
 
 
 def _known(tokenizer: Tokenizer, texts: Sequence[str]) -> list[str]:
-    """Texts with a space for each character that a character-level tokenizer does not know."""
+    """Replace characters unknown to a character-level tokenizer with spaces."""
     algorithm: Any = tokenizer.algorithm
     if not hasattr(algorithm, "joined"):
         return list(texts)
     tokens = {token.decode() for token in tokenizer.vocab.values()}
     end = algorithm.end_of_word if algorithm.joined else ""
     single = {token for token in tokens if len(token) == 1 and f"{token}{end}" in tokens}
-    known = single - {format_named("sentencepiece").SPACE}
-    found = ("".join(c if c in known else " " for c in text) for text in texts)
-    return list(dict.fromkeys(" ".join(text.split(" ")) for text in found))
-
-
-# What is compared.
+    characters = single - {format_named("sentencepiece").SPACE}
+    replaced = ("".join(c if c in characters else " " for c in text) for text in texts)
+    return list(dict.fromkeys(" ".join(text.split(" ")) for text in replaced))
 
 
 def _both_ways(
     tokenizer: Tokenizer, texts: Sequence[str], answer: Mapping[str, Any]
 ) -> Iterator[Comparison]:
-    """Ids with special tokens as text and, where there are any, as special tokens."""
+    """Compare ids with special tokens as text and, if there are any, as ids."""
     plain = tokenizer.encode_batch(texts, threads=1, allowed_special="none")
     yield from zip(texts, plain, answer["plain"], strict=True)
     if tokenizer.special_tokens and "special" in answer:
@@ -202,7 +186,7 @@ def _by_llama_cpp(
 def _words(
     tokenizer: Tokenizer, words: Sequence[str], answer: Mapping[str, Any]
 ) -> Iterator[Comparison]:
-    algorithm: Any = tokenizer.algorithm  # character BPE, as whatever this format holds
+    algorithm: Any = tokenizer.algorithm  # always character BPE in this format
     end = algorithm.end_of_word
 
     def ours(word: str) -> list[str]:
@@ -218,21 +202,19 @@ def _entries(
 ) -> Iterator[Comparison]:
     read, special = answer["facts"], tokenizer.special_tokens.values()
     for key, ours in gguf.metadata(tokenizer).items():
-        if key.endswith("_token_id"):  # of which special token, a version may declare
+        if key.endswith("_token_id"):  # a version may declare another one
             yield f"{key} is of a special token", True, read.get(key) in special
         elif isinstance(ours, list):
             theirs = read.get(key, [])
             yield f"length of {key}", len(ours), len(theirs)
-            for at, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-                yield f"{key}[{at}]", one, other
+            for at, (our_item, their_item) in enumerate(zip(ours, theirs, strict=False)):
+                yield f"{key}[{at}]", our_item, their_item
         else:
             yield key, ours, read.get(key)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """A program: its distribution, its module, what is compared, and how."""
-
     library: str
     module: str
     unit: str = "texts"
@@ -241,7 +223,7 @@ class _Reader:
     compare: Callable[..., Iterator[Comparison]] = _both_ways
 
 
-# Of a format, the first that is there.
+# The first installed library of a format is used.
 _READERS: dict[str, tuple[_Reader, ...]] = {
     "hf": (_Reader("tokenizers", "tokenizers"),),
     "transformers": (_Reader("transformers", "transformers"),),
@@ -252,7 +234,7 @@ _READERS: dict[str, tuple[_Reader, ...]] = {
         _Reader("subword-nmt", "subword_nmt", "words", sent=_words_known, compare=_words),
     ),
     "sentencepiece": (_Reader("sentencepiece", "sentencepiece", sent=_known),),
-    # cyllama carries llama.cpp; without it at least the file is read back.
+    # cyllama contains llama.cpp; without it, `gguf` only reads the file back.
     "gguf": (
         _Reader("cyllama", "cyllama", ask=_asking_llama_cpp, compare=_by_llama_cpp),
         _Reader("gguf", "gguf", "entries", sent=_none, compare=_entries),

@@ -1,11 +1,10 @@
-"""A program of its own: what a library makes of an exported file and of texts.
+"""Program that reads an exported file with a library and encodes texts.
 
-Reads from its input {"library", "path", "texts", "told"}: which reader below, what it reads, and
-what the file leaves out. Writes one line of JSON: {"version", "facts", "plain", "special",
-"letters"}, "plain" and "special" a list for each text, special tokens in it read as text and as
-special tokens, "letters" those in told["letters"] that its regex engine takes for letters; or
-{"failed"}, why there is no answer. A library may end or hang this process and nothing else. With a
-folder as its argument, packages in there come before those installed. Knows nothing of bpeline.
+Input: {"library", "path", "texts", "told"}; "told" holds settings that the file lacks. Output: one
+line of JSON, {"version", "facts", "plain", "special", "letters"} or {"failed": reason}. "plain" and
+"special" hold a list per text, with special tokens in it encoded as text or as special tokens.
+"letters" are those of told["letters"] that the regex engine treats as letters. An optional argument
+is a folder whose packages take precedence. Does not import bpeline.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ Answer = dict[str, Any]
 def main() -> None:
     """Answer one request."""
     sys.path[:0] = sys.argv[1:]
-    # What libraries print is no answer, neither by Python nor behind its back.
+    # Redirect output of libraries, from Python or from C, to standard error.
     answers, output = os.dup(sys.stdout.fileno()), sys.stdout.fileno()
     os.dup2(sys.stderr.fileno(), output)
     request = json.load(sys.stdin)
     try:
         answer = READERS[request["library"]](request["path"], request["texts"], request["told"])
         answer["version"] = _installed(request["library"])
-    except BaseException as error:  # what Rust panics with is no Exception
-        said = " ".join(str(error).split())[:300]
-        known = f"{request['library']} {_installed(request['library'])}"
-        answer = {"failed": f"{known} failed: {type(error).__name__}: {said}".rstrip(": ")}
+    except BaseException as error:  # a Rust panic is not an Exception
+        message = " ".join(str(error).split())[:300]
+        title = f"{request['library']} {_installed(request['library'])}"
+        answer = {"failed": f"{title} failed: {type(error).__name__}: {message}".rstrip(": ")}
     sys.stdout.flush()
     os.dup2(answers, output)
     sys.stdout.write(json.dumps(answer))
@@ -54,10 +53,10 @@ def _installed(library: str) -> str:
 def _tokenizers(path: str, texts: Sequence[str], told: Told) -> Answer:
     import tokenizers
 
-    # From 1.0 on there is nothing but tokenizers that are read from a tokenizer.json.
+    # Since 1.0, tokenizers can only be read from a tokenizer.json.
     if not hasattr(tokenizers, "models"):
         if not os.path.isfile(path):
-            raise NotImplementedError("this release reads a tokenizer.json and nothing else")
+            raise NotImplementedError("this release reads only a tokenizer.json")
         recent: Any = tokenizers.Tokenizer.from_file(path)
         ways = [
             recent.encode_batch(
@@ -73,7 +72,7 @@ def _tokenizers(path: str, texts: Sequence[str], told: Told) -> Answer:
         theirs: Any
         if os.path.isfile(path):
             theirs = tokenizers.Tokenizer.from_file(path)
-            # What a file says of lengths is carried along, and applied where somebody asks for it.
+            # The file may enable truncation and padding.
             theirs.no_truncation()
             theirs.no_padding()
         else:
@@ -82,7 +81,7 @@ def _tokenizers(path: str, texts: Sequence[str], told: Told) -> Answer:
         for as_text in (True, False):
             theirs.encode_special_tokens = as_text
             ways.append(theirs.encode_batch(texts, add_special_tokens=False))
-    plain, special = ([[int(id_) for id_ in one.ids] for one in way] for way in ways)
+    plain, special = ([[int(id_) for id_ in encoding.ids] for encoding in way] for way in ways)
     return {"plain": plain, "special": special, **_letters_of_tokenizers(told)}
 
 
@@ -92,7 +91,9 @@ def _letters_of_tokenizers(told: Told) -> Answer:
     if not hasattr(tokenizers, "pre_tokenizers"):  # 1.0
         return {}
     removing = tokenizers.pre_tokenizers.Split(tokenizers.Regex(r"\p{L}"), "removed")
-    return {"letters": [one for one in told["letters"] if not removing.pre_tokenize_str(one)]}
+    return {
+        "letters": [letter for letter in told["letters"] if not removing.pre_tokenize_str(letter)]
+    }
 
 
 def _of_vocab_and_merges(path: str, told: Told) -> Any:
@@ -112,7 +113,7 @@ def _of_vocab_and_merges(path: str, told: Told) -> Any:
 
 
 def _transformers(path: str, texts: Sequence[str], told: Told) -> Answer:
-    # Its remarks on what it finds missing (PyTorch) are not for those who export a tokenizer.
+    # Its warnings, such as about a missing PyTorch, do not matter here.
     with contextlib.redirect_stderr(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from transformers import AutoTokenizer
@@ -130,7 +131,7 @@ def _tiktoken(path: str, texts: Sequence[str], told: Told) -> Answer:
 
     if path.endswith(".json"):
         return _tekken(path, texts, told)
-    # As tiktoken.load.load_tiktoken_bpe reads a local file, which imports a client for remote ones.
+    # Like tiktoken.load.load_tiktoken_bpe, which would import an HTTP client.
     with open(path, "rb") as file:
         lines = [line.split() for line in file.read().splitlines() if line]
     ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
@@ -138,8 +139,8 @@ def _tiktoken(path: str, texts: Sequence[str], told: Told) -> Answer:
 
 
 def _tekken(path: str, texts: Sequence[str], told: Told) -> Answer:
-    # As mistral_common.tokens.tokenizers.tekken hands the file to tiktoken: so many ranks as the
-    # size says, each id behind those of the special tokens.
+    # Like mistral_common.tokens.tokenizers.tekken: use as many ranks as the size allows; ids follow
+    # those of the special tokens.
     import base64
 
     with open(path, encoding="utf-8") as file:
@@ -158,12 +159,12 @@ def _of_ranks(ranks: dict[bytes, int], texts: Sequence[str], told: Told) -> Answ
     from tiktoken import Encoding
 
     bytes_ = {bytes([byte]): byte for byte in range(256)}
-    # What a pattern does not match is left out.
+    # tiktoken drops text that the pattern does not match.
     letters = Encoding("letters", pat_str=r"\p{L}", mergeable_ranks=bytes_, special_tokens={})
-    known = [one for one in told.pop("letters") if letters.encode_ordinary(one)]
+    found_letters = [letter for letter in told.pop("letters") if letters.encode_ordinary(letter)]
     theirs = Encoding("exported", mergeable_ranks=ranks, **told)
     return {
-        "letters": known,
+        "letters": found_letters,
         "plain": [theirs.encode_ordinary(text) for text in texts],
         "special": [theirs.encode(text, allowed_special="all") for text in texts],
     }
@@ -193,7 +194,9 @@ def _cyllama(path: str, texts: Sequence[str], told: Told) -> Answer:
     if "letter_model" in told:
         joining = llama_cpp.LlamaModel(told["letter_model"], llama_cpp.LlamaModelParams())
         tokenize = joining.get_vocab().tokenize
-        joined = (one for one in told["letters"] if len(tokenize(f"a{one}", False, False)) == 4)
+        joined = (
+            letter for letter in told["letters"] if len(tokenize(f"a{letter}", False, False)) == 4
+        )
         answer["letters"] = list(joined)
     plain, special = (
         [list(vocab.tokenize(text, False, parsed)) for text in texts] for parsed in (False, True)

@@ -1,7 +1,7 @@
-"""The texts on which exports are compared: a corpus's words, texts made to tempt, every token.
+"""Texts for comparing exports: corpus words, difficult texts, every token.
 
-The same for the same tokenizer. Characters that Unicode gained lately are left out: every engine
-has its own tables for them, and no file format can give it ours.
+They depend on the tokenizer only. Unassigned characters are left out: each engine has its own
+Unicode tables.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from itertools import islice
 from bpeline.tokenizer_core.formats import GOLDEN_TEXTS
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-MOST_TOKENS = 2_000  # each alone
-MIXED = 1_000  # texts of a few tokens and tempting pieces
-MOST_CHARACTERS = 10_000  # of one text
+MOST_TOKENS = 2_000  # each as a text of its own
+MIXED = 1_000  # texts of a few tokens and difficult pieces
+MOST_CHARACTERS = 10_000  # per text
 
-# Where engines have been seen to differ: white space, contractions, case, marks, digits, joiners.
+# Engines were seen to differ on white space, contractions, case, marks, digits and joiners.
 _PIECES = (
     *("  ", "   ", "\n", "\r\n", "\n\n", " \n", "\t", "\u00a0", "\u3000", "\u2028", "\x85", "\x0b"),
     *("\x1c", "\u200b", "\u1680", "\u180e", "'s", "'S", "'ll", "'LL", "'Re", "’s", "''", " '"),
@@ -30,14 +30,9 @@ _PIECES = (
 
 
 def certificate_texts(tokenizer: Tokenizer, texts: Iterable[str] = ()) -> list[str]:
-    """Texts to compare on.
-
-    Args:
-        tokenizer: whose tokens are among them.
-        texts: more of them, such as a corpus's.
-    """
-    found = [*GOLDEN_TEXTS, *(text[:MOST_CHARACTERS] for text in texts), *_tempting(tokenizer)]
-    return [text for text in dict.fromkeys(found) if _is_known_everywhere(text)]
+    """Return the texts to compare on; ``texts`` are added to them."""
+    candidates = [*GOLDEN_TEXTS, *(text[:MOST_CHARACTERS] for text in texts), *_tempting(tokenizer)]
+    return [text for text in dict.fromkeys(candidates) if _is_known_everywhere(text)]
 
 
 def _tempting(tokenizer: Tokenizer) -> Iterator[str]:

@@ -1,7 +1,7 @@
-"""A tokenizer in GGUF as the smallest model that llama.cpp loads; runs nothing.
+"""Wrap a GGUF tokenizer in the smallest model that llama.cpp loads.
 
-llama.cpp loads models, not vocabs alone, so behind the tokenizer's metadata come a model's shape
-and weights, all of them zero: one layer of width one. What it makes of texts depends on neither.
+llama.cpp loads models only, so the tokenizer's metadata is followed by the shape and zero weights
+of a one-layer model of width one. They do not affect tokenization.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from bpeline.tokenizer_core.bounded_files import open_file, read_file
 from bpeline.tokenizer_core.formats import gguf, read_metadata
 from bpeline.tokenizer_core.vocabulary import to_printable
 
-_UINT32, _FLOAT32 = 4, 6  # types of GGUF values
-_F32 = 0  # a type of tensors
+_UINT32, _FLOAT32 = 4, 6  # GGUF value types
+_F32 = 0  # GGUF tensor type
 _ALIGNED = 32
 _HEAD = struct.Struct("<4sIQQ")  # magic, version, tensors, entries
 _SHAPE = {
@@ -34,47 +34,45 @@ _LAYER = {
 
 
 def smallest_model(path: Path) -> bytes:
-    """The tokenizer of a GGUF file, whatever model it belongs to, in a model of width one.
-
-    Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: no GGUF file.
-    """
+    """Return the tokenizer of a GGUF file as a model of width one."""
     entries = read_metadata(path, ("tokenizer.", "general."))
     tokens = len(entries.get("tokenizer.ggml.tokens", ()))
     with open_file(path) as file:
         _, _, tensors, number = _HEAD.unpack(file.read(_HEAD.size))
     if tensors == 0 and number == len(entries) and entries["general.architecture"] == "gpt2":
         return _with_weights(read_file(path), tokens)
-    # A model of its own: of its entries those of the tokenizer.
-    kept = {key: value for key, value in entries.items() if key.startswith("tokenizer.")}
-    return _with_weights(gguf.file_of({"general.architecture": "gpt2", **kept}), tokens)
+    # The file has a real model: keep only its tokenizer's entries.
+    tokenizer_entries = {
+        key: value for key, value in entries.items() if key.startswith("tokenizer.")
+    }
+    return _with_weights(
+        gguf.file_of({"general.architecture": "gpt2", **tokenizer_entries}), tokens
+    )
 
 
 def letter_model(path: Path) -> bytes | None:
-    """A model whose ids show which characters llama.cpp takes for letters.
+    """Return a model whose ids show which characters llama.cpp treats as letters.
 
-    It has the split pattern of a GGUF file and one merge: ``a`` and the byte F0, with which every
-    character of four bytes begins. The merge is made where both are in one pre-token. None for
-    other algorithms than byte-level BPE.
+    It has the split pattern of a GGUF file and one merge: ``a`` and the byte F0, the first byte of
+    every 4-byte character. The merge applies if both are in one pre-token. None unless the
+    tokenizer is byte-level BPE.
     """
     entries = read_metadata(path, ("tokenizer.ggml.model", "tokenizer.ggml.pre"))
     if entries.get("tokenizer.ggml.model") != "gpt2":
         return None
     tokens = [to_printable(bytes([byte])) for byte in range(256)]
     first = to_printable(b"\xf0")
-    made = {
+    metadata = {
         "general.architecture": "gpt2",
         **entries,
         "tokenizer.ggml.tokens": [*tokens, f"a{first}"],
         "tokenizer.ggml.token_type": [1] * 257,
         "tokenizer.ggml.merges": [f"a {first}"],
     }
-    return _with_weights(gguf.file_of(made), len(tokens) + 1)
+    return _with_weights(gguf.file_of(metadata), len(tokens) + 1)
 
 
 def _with_weights(content: bytes, tokens: int) -> bytes:
-    """A GGUF file of metadata as the smallest model of its architecture, GPT-2."""
     magic, version, _, entries = _HEAD.unpack_from(content)
     tensors: dict[str, tuple[int, ...]] = {
         "token_embd.weight": (1, tokens),

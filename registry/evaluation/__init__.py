@@ -1,4 +1,4 @@
-"""What was measured of versions, how two compare, and the rules they must keep to."""
+"""Evaluate versions, compare them, and check them against rules."""
 
 from __future__ import annotations
 

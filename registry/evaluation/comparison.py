@@ -1,6 +1,6 @@
-"""Two versions side by side: their metrics, vocabs and merges, and what both make of documents.
+"""Compare two versions: metrics, vocabs, merges, and their tokens for documents.
 
-Finds and loads what is to be compared; `tokenizer_core.evaluation.comparison` says how they differ.
+Loads what is compared; `tokenizer_core.evaluation.comparison` computes the differences.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.evaluation import Change, Evaluation, Measured, Opponent
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-GIVEN = "text"  # the slice of files that were given without a name
+GIVEN = "text"  # slice of files without a name
 GIVEN_TEXT = "the text that was given"
-_FIRST = "first"  # the label of the one that is compared with
-MOST_HELD_OUT = 32 << 20  # bytes; beyond it documents are left out evenly
+_FIRST = "first"  # label of the first version in the evaluation
+MOST_HELD_OUT = 32 << 20  # bytes; more documents are sampled evenly
 
 
 @dataclass(frozen=True, slots=True)
 class MetricPair:
-    """One metric of two versions; None where a version does not have it."""
+    """One metric of two versions; None if a version lacks it."""
 
     key: str
     first: float | None
@@ -64,7 +64,6 @@ class MetricPair:
 
     @property
     def difference(self) -> float | None:
-        """Second minus first, when both exist."""
         if self.first is None or self.second is None:
             return None
         return self.second - self.first
@@ -72,28 +71,23 @@ class MetricPair:
 
 @dataclass(frozen=True, slots=True)
 class VersionComparison:
-    """Two versions side by side.
+    """Two versions side by side; in pairs, the first version comes first.
 
     Attributes:
-        first, second: the versions (``news/3``), or the paths of tokenizers outside the registry.
-        vocab_sizes: numbers of ids.
+        first, second: the versions (``news/3``), or paths of tokenizers outside the registry.
         patterns: names or regexes of the split patterns.
-        normalizers: what is done to texts before they are cut, for people.
-        remarks: what people should know of how either was read from a file.
-        passages: pieces of the documents that both cut, those that cost most more and most fewer
-            tokens; none where the documents were measured earlier.
-        development: the texts that said which language the training of either served; empty of
-            most trainings.
-        skipped: files that a search for texts to compare on did not read; None where none was made.
-        special_tokens: of either.
-        metrics: every metric either has, sorted by name; those that depend on text are of the same
-            documents.
-        vocab: tokens that came, went and moved.
-        diverging: where the merges part; None when they are the same.
-        documents: what both make of the documents compared on; None when there were none.
-        slices: the same in short for every slice, where the documents have any.
-        measured_on: what all figures that depend on text are of, for people; empty when there were
-            no documents.
+        metrics: of either, sorted by name; those that depend on text are of the same documents.
+        vocab: tokens that were added, removed or moved.
+        diverging: the first merge that differs; None if all are equal.
+        documents: comparison on the documents; None if there were none.
+        slices: changes per slice of the documents.
+        measured_on: description of the documents; empty if there were none.
+        normalizers: names of the normalizers.
+        remarks: on how each was read from a file.
+        passages: parts of the documents with the largest losses and gains of tokens; empty if the
+            documents were measured earlier.
+        skipped: files skipped in the search for texts; None without a search.
+        development: texts that chose the language of each merge in training; usually empty.
     """
 
     first: str
@@ -114,52 +108,45 @@ class VersionComparison:
     special_tokens: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def called(self, second: str) -> VersionComparison:
-        """The same under another name of the second one, which has its number now."""
+        """Return a copy with another name of the second version."""
         return replace(self, second=second)
 
     def __repr__(self) -> str:
-        tokens = next((one.change.value for one in self.slices if one.name == ALL), None)
-        said = "" if tokens is None else f", {tokens:+.2%} tokens on {self.measured_on}"
-        return f"<VersionComparison: {self.first} and {self.second}{said}>"
+        tokens = next((part.change.value for part in self.slices if part.name == ALL), None)
+        figure = "" if tokens is None else f", {tokens:+.2%} tokens on {self.measured_on}"
+        return f"<VersionComparison: {self.first} and {self.second}{figure}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: sizes, slices with intervals, metrics that differ."""
+        """HTML for notebooks: sizes, slices with intervals, metrics that differ."""
         heads = ("", self.first, self.second, "difference")
-        both = [
+        rows = [
             ("vocabulary", *(f"{size:,} ids" for size in self.vocab_sizes), ""),
             ("split pattern", *self.patterns, ""),
             ("tokens of its own", f"{len(self.vocab.removed):,}", f"{len(self.vocab.added):,}", ""),
         ]
-        differing = [one for one in self.metrics if one.difference != 0]
-        both += [
-            (one.key, number_text(one.first), number_text(one.second),
-             number_text(one.difference, "+"))
-            for one in differing
+        differing = [entry for entry in self.metrics if entry.difference != 0]
+        rows += [
+            (entry.key, number_text(entry.first), number_text(entry.second),
+             number_text(entry.difference, "+"))
+            for entry in differing
         ]  # fmt: skip
         equal = len(self.metrics) - len(differing)
-        said = [self.measured_on] * bool(self.measured_on)
+        notes = [self.measured_on] * bool(self.measured_on)
         if equal:
-            said.append(f"{equal:,} of {len(self.metrics):,} metrics are equal and not shown")
+            notes.append(f"{equal:,} of {len(self.metrics):,} metrics are equal and not shown")
         changes = [
-            (one.name, f"{one.documents:,}", f"{one.bytes:,}", f"{one.change.value:+.2%}",
-             " … ".join(f"{end:+.2%}" for end in one.change.intervals.get(CONFIDENCE, ())))
-            for one in self.slices
+            (entry.name, f"{entry.documents:,}", f"{entry.bytes:,}", f"{entry.change.value:+.2%}",
+             " … ".join(f"{end:+.2%}" for end in entry.change.intervals.get(CONFIDENCE, ())))
+            for entry in self.slices
         ]  # fmt: skip
         interval = f"{CONFIDENCE:.0%} interval"
         sliced = Table(("slice", "documents", "bytes", "tokens", interval), changes).html()
-        return f"{sliced if changes else ''}{Table(heads, both).html('; '.join(said))}"
+        return f"{sliced if changes else ''}{Table(heads, rows).html('; '.join(notes))}"
 
 
 @dataclass(frozen=True, slots=True)
 class SliceChange:
-    """How many tokens a part of the documents takes.
-
-    Attributes:
-        name: of the slice.
-        documents, bytes: how much text.
-        change: from the first version to the second.
-        metrics: those that are shown of every slice (`SHOWN_PER_SLICE`).
-    """
+    """How the tokens of a slice change; metrics are those in `SHOWN_PER_SLICE`."""
 
     name: str
     documents: int
@@ -170,13 +157,7 @@ class SliceChange:
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """Files to compare on that make a slice of their own.
-
-    Attributes:
-        name: of the slice.
-        files: as `find_source_files` found them.
-        language, domain: labels, which make slices too.
-    """
+    """Files that make a slice; their labels, language and domain, make slices too."""
 
     name: str
     files: tuple[SourceFile, ...]
@@ -203,20 +184,19 @@ def compare_versions(
     separator: str | None = None,
     shown: int = 20,
 ) -> VersionComparison:
-    """Compare two tokenizers, each a registered version or any file that can be loaded.
+    """Compare two tokenizers: registered versions or files.
 
     Args:
         first, second: as for :func:`registry.load_tokenizer`.
-        workspace: likewise.
-        on: files, directories or globs to encode with both, cut into documents at either's special
-            tokens. Without any, the evaluation set of ``second``'s name, else of ``first``'s, else
-            the documents held out when ``second`` was trained, as far as they are here.
-        text_field: the member of a JSON line that holds its document.
-        separator: what the documents of ``on`` are cut at instead; ``none``: each file is one.
-        shown: words of each kind in the result, at most.
+        on: files, directories or globs to encode, cut into documents at the special tokens of
+            either. If empty, uses the evaluation set of ``second``'s name, else of ``first``'s,
+            else the documents held out when ``second`` was trained, if they are here.
+        text_field: the member of a JSON line with the document.
+        separator: cuts the documents of ``on`` instead; ``none``: each file is one document.
+        shown: maximum number of words of each kind in the result.
 
     Raises:
-        UnknownVersion, InvalidOption, CorruptFile: one of them cannot be loaded.
+        UnknownVersion, InvalidOption, CorruptFile: a tokenizer cannot be loaded.
         CorpusError: the files cannot be used.
     """
     checks.location("first", first)
@@ -227,9 +207,9 @@ def compare_versions(
         checks.text("separator", separator)
     shown = checks.whole_number("shown", shown, 0)
     registry = _registry_of(workspace, first, second)
-    one, other = (_side(registry, reference) for reference in (first, second))
-    compared = _on_texts(registry, one, other, on, text_field, separator, shown)
-    return replace(compared, development=(one.development, other.development))
+    left, right = (_side(registry, reference) for reference in (first, second))
+    compared = _on_texts(registry, left, right, on, text_field, separator, shown)
+    return replace(compared, development=(left.development, right.development))
 
 
 def _on_texts(
@@ -241,20 +221,22 @@ def _on_texts(
     separator: str | None,
     shown: int,
 ) -> VersionComparison:
-    """Both on what was given, else on the first texts of either that there are."""
+    """Compare on the given texts, else on the first set of texts that exists."""
     if on:
-        found = search_sources([Source(str(pattern)) for pattern in on])
+        search = search_sources([Source(str(pattern)) for pattern in on])
         reading = _reading((one.tokenizer, other.tokenizer), text_field, separator)
-        texts = [EvaluationText(GIVEN, documents_of(found.files, reading))]
+        texts = [EvaluationText(GIVEN, documents_of(search.files, reading))]
         compared = _compared(one, other, texts, GIVEN_TEXT, False, shown)
-        return replace(compared, skipped=found.skipped)
+        return replace(compared, skipped=search.skipped)
     for version, beside in ((other.version, one.version), (one.version, other.version)):
         with suppress(UnknownEvaluationSet, CorruptFile):
             if registry is not None and version is not None and version.name:
-                made = evaluation_set_of(registry, version.name)
-                texts = texts_of(registry.workspace, made)
-                said = f"{made} of {version.name}{_perhaps_read(registry, made, beside)}"
-                return _compared(one, other, texts, said, made.parallel, shown)
+                test_set = evaluation_set_of(registry, version.name)
+                texts = texts_of(registry.workspace, test_set)
+                description = (
+                    f"{test_set} of {version.name}{_perhaps_read(registry, test_set, beside)}"
+                )
+                return _compared(one, other, texts, description, test_set.parallel, shown)
     held_out: list[bytes] = []
     if registry is not None and other.version is not None:
         held_out = _held_out(registry, other.version)
@@ -270,7 +252,6 @@ def _compared(
     parallel: bool,
     shown: int,
 ) -> VersionComparison:
-    """Both on the same texts, with what is known of both whatever the text."""
     if not texts:
         pairs = _pairs(one.metrics, other.metrics)
         return _side_by_side((one.title, one.tokenizer), (other.title, other.tokenizer), pairs)
@@ -285,7 +266,7 @@ def _compared(
         measured_on,
         shown,
     )
-    # What a tokenizer alone decides is among both; what was measured now counts.
+    # Both sides have metrics of the tokenizer alone; new measurements override them.
     metrics = {pair.key: pair for pair in (*_pairs(one.metrics, other.metrics), *compared.metrics)}
     return replace(
         compared,
@@ -307,14 +288,12 @@ def compare_evaluated(
     measured_on: str,
     shown: int = 20,
 ) -> VersionComparison:
-    """The comparison of a new tokenizer with one that its evaluation measured beside it.
+    """Compare a new tokenizer with one that was measured in its evaluation.
 
     Args:
-        first, second: title, tokenizer, and what it made of all documents; the second is new.
-        evaluation: of the second.
-        label: of the first in it.
-        measured_on: which documents, for people.
-        shown: words of each kind in the result, at most.
+        first, second: title, tokenizer, and its measurement of all documents; the second is new.
+        label: of the first in the evaluation.
+        measured_on: description of the documents.
     """
     opponent = evaluation.opponents[label]
     before, after = opponent.slices[ALL].metrics, evaluation.slices[ALL].metrics
@@ -331,20 +310,19 @@ def compare_evaluated(
 def _side_by_side(
     first: tuple[str, Tokenizer], second: tuple[str, Tokenizer], metrics: tuple[MetricPair, ...]
 ) -> VersionComparison:
-    """What there is to say without a text."""
-    one, other = first[1], second[1]
+    left, right = first[1], second[1]
     return VersionComparison(
         first=first[0],
         second=second[0],
-        vocab_sizes=(one.vocab_size, other.vocab_size),
-        patterns=(_pattern(one), _pattern(other)),
+        vocab_sizes=(left.vocab_size, right.vocab_size),
+        patterns=(_pattern(left), _pattern(right)),
         metrics=metrics,
-        vocab=compare_vocabs(one, other),
-        diverging=first_diverging_merge(one, other),
+        vocab=compare_vocabs(left, right),
+        diverging=first_diverging_merge(left, right),
         documents=None,
-        normalizers=(one.spec.normalizer_name, other.spec.normalizer_name),
-        remarks=(one.spec.remarks, other.spec.remarks),
-        special_tokens=(tuple(one.special_tokens), tuple(other.special_tokens)),
+        normalizers=(left.spec.normalizer_name, right.spec.normalizer_name),
+        remarks=(left.spec.remarks, right.spec.remarks),
+        special_tokens=(tuple(left.special_tokens), tuple(right.special_tokens)),
     )
 
 
@@ -359,28 +337,24 @@ def compare_on_slices(
     separator: str | None = None,
     shown: int = 20,
 ) -> VersionComparison:
-    """Compare two tokenizers on named texts: all figures are of these, and of every slice.
+    """Compare two tokenizers on named texts, in total and per slice.
 
     Args:
+        sources: at least one; names must differ.
+        parallel: the texts are translations of each other.
         first, second, workspace, text_field, separator, shown: as for `compare_versions`.
-        sources: at least one; names differ.
-        parallel: the texts of all languages say the same.
-
-    Raises:
-        UnknownVersion, InvalidOption, CorruptFile: one of them cannot be loaded.
-        CorpusError: the files cannot be used.
     """
     registry = _registry_of(workspace, first, second)
-    one, other = (_side(registry, reference) for reference in (first, second))
-    reading = _reading((one.tokenizer, other.tokenizer), text_field, separator)
+    left, right = (_side(registry, reference) for reference in (first, second))
+    reading = _reading((left.tokenizer, right.tokenizer), text_field, separator)
     texts = [
         EvaluationText(
             source.name, documents_of(source.files, reading), source.language, source.domain
         )
         for source in sources
     ]
-    compared = _compared(one, other, texts, GIVEN_TEXT, parallel, shown)
-    return replace(compared, development=(one.development, other.development))
+    compared = _compared(left, right, texts, GIVEN_TEXT, parallel, shown)
+    return replace(compared, development=(left.development, right.development))
 
 
 def _slice_change(name: str, evaluation: Evaluation, opponent: Opponent) -> SliceChange:
@@ -397,8 +371,8 @@ def _slice_change(name: str, evaluation: Evaluation, opponent: Opponent) -> Slic
 def _registry_of(
     workspace: Workspace | Path | str | None, *references: str | Path
 ) -> Registry | None:
-    """The registry, if one of them is registered; files are compared without a workspace."""
-    files = all(isinstance(parse_reference(one), ByPath) for one in references)
+    """The registry; None if both references are paths."""
+    files = all(isinstance(parse_reference(reference), ByPath) for reference in references)
     return None if files else open_registry(workspace, make=False)
 
 
@@ -407,33 +381,33 @@ def _side(registry: Registry | None, reference: str | Path) -> _Side:
     if registry is None or isinstance(parsed, ByPath):
         return _Side(str(parsed), load_tokenizer(reference), None, {})
     version = resolve(registry, parsed)
-    known = metrics_of(registry, version)
+    metrics = metrics_of(registry, version)
     return _Side(
         str(version),
         load_version(registry, version),
         version,
-        {name: value for name, value in known.items() if not depends_on_text(name)},
+        {name: value for name, value in metrics.items() if not depends_on_text(name)},
         Lineage.of(registry, version).development,
     )
 
 
 def _perhaps_read(registry: Registry, made: EvaluationSet, beside: ResolvedVersion | None) -> str:
-    """That a version of another name is at an advantage, whose trainings did not know the set."""
+    """A note that trainings of another name may have read the set."""
     if beside is None or not beside.name:
         return ""
-    named = registry.catalogue.evaluation_sets(beside.name)
-    known = any(one.digest == made.digest for one in named)
-    return "" if known else f", which trainings of {beside.name} may have read"
+    sets = registry.catalogue.evaluation_sets(beside.name)
+    has_set = any(entry.digest == made.digest for entry in sets)
+    return "" if has_set else f", which trainings of {beside.name} may have read"
 
 
 def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:
-    """The documents held out when a version was trained, as far as the workspace still has them."""
+    """The documents held out in the training of a version, if they are here."""
     row = registry.catalogue.find_version(version.name, version.digest)
     table = next(iter(registry.catalogue.count_tables(row.counts_digest)), None) if row else None
     if table is None:
         return []
     store = WordCountStore(registry.workspace)
-    with suppress(CorruptFile):  # swept away, or made in another workspace
+    with suppress(CorruptFile):  # removed, or made in another workspace
         return store.held_out_documents(store.shards_of(table.key), MOST_HELD_OUT)
     return []
 
@@ -441,8 +415,10 @@ def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:
 def _reading(
     tokenizers: tuple[Tokenizer, Tokenizer], text_field: str, separator: str | None
 ) -> Reading:
-    """Documents end at the special tokens of either, unless a separator was asked for."""
-    separators = dict.fromkeys(one for each in tokenizers for one in separators_of(each, separator))
+    """Documents end at the separator, else at the special tokens of either."""
+    separators = dict.fromkeys(
+        text for each in tokenizers for text in separators_of(each, separator)
+    )
     return Reading(tokenizers[0].pattern, tuple(separators), text_field=text_field)
 
 

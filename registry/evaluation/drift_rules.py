@@ -1,7 +1,7 @@
-"""Rules of drift: when a difference between new text and a version's own is one to act on.
+"""Rules of drift: when new text differs too much from the version's own.
 
-Spelt as rules of promotion are (`registry.gates`), and read the other way round: a promotion must
-be sure to be good, an alarm must be sure that something is bad. Measures nothing.
+Written like rules of promotion (`registry.gates`). A promotion must be certainly good; a drift
+alarm needs a certainly bad figure.
 """
 
 from __future__ import annotations
@@ -26,15 +26,14 @@ from bpeline.tokenizer_core.evaluation import (
     Figure,
 )
 
-_SURE = 0.99  # a watch looks every night: one alarm in forty nights would be ignored
-MOST_HELD_OUT = 0.5  # the largest share that a training holds out
-_MARGIN = 1.5  # sections are held out by chance: four standard deviations of 150
-_SECTION = 4_400  # bytes, where words are short
-_ENOUGH_TO_ESTIMATE = 30  # documents that tell how long those of a corpus are
+_SURE = 0.99  # drift runs every night; at 0.95 false alarms would be too frequent
+MOST_HELD_OUT = 0.5  # largest held-out share of a training
+_MARGIN = 1.5  # sections are held out at random: four standard deviations of 150
+_SECTION = 4_400  # bytes, with short words
+_ENOUGH_TO_ESTIMATE = 30  # documents, to estimate the document length of a corpus
 _PER_TOKEN = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=_SURE)
 
-# Of everything together. Samples of one corpus stay far inside; see docs/drift.md for what they and
-# other texts measure.
+# On all text. Samples of one corpus stay well within these; measurements are in docs/drift.md.
 DEFAULT_RULES = (
     _PER_TOKEN,
     Rule(MANY, "lower", tolerance=1.0, confidence=_SURE),
@@ -48,12 +47,10 @@ Figures = Mapping[str, Mapping[str, Figure]]  # by slice and metric
 
 
 def share_to_watch(corpus: int, documents: int, is_cut: bool) -> float:
-    """The share of a corpus to hold out for drift to be judged; above 0.5 there is too little text.
+    """Return the share of a corpus to hold out so that drift can be judged.
 
-    Args:
-        corpus: bytes of all its text.
-        documents: how many.
-        is_cut: whether the split pattern allows sections of documents, see `sections_of`.
+    Above 0.5 the corpus is too small. ``corpus`` is in bytes of text; ``is_cut`` says whether the
+    split pattern allows cutting documents, see `sections_of`.
     """
     sections = max(documents, corpus // _SECTION) if is_cut else documents
     needed = max(LEAST_WATCHED_BYTES / max(corpus, 1), LEAST_WATCHED_DOCUMENTS / max(sections, 1))
@@ -61,32 +58,26 @@ def share_to_watch(corpus: int, documents: int, is_cut: bool) -> float:
 
 
 def missing_text(corpus: int, share: float) -> str:
-    """How much text a corpus lacks for drift to be judged, for people.
-
-    Args:
-        corpus: bytes of all its text.
-        share: see `share_to_watch`.
-    """
+    """Return advice on how much more text is needed to judge drift."""
     least = max(LEAST_WATCHED_BYTES, LEAST_WATCHED_DOCUMENTS * _SECTION) * _MARGIN
     more = max(least, corpus * share) / MOST_HELD_OUT - corpus
-    return f"give {math.ceil(more / 1e5) / 10} MB more text, and `--held-out {MOST_HELD_OUT}`"
+    return f"add {math.ceil(more / 1e5) / 10} MB of text, and set `--held-out {MOST_HELD_OUT}`"
 
 
 def too_small_to_judge(sample: tuple[int, int], share: float, advised: float, corpus: int) -> str:
-    """What people should know of a version whose own text is too little; empty where it is enough.
+    """Return a note if too little text was held out to judge drift; else empty.
 
     Args:
-        sample: documents that a training held out, and their bytes.
-        share: of the text, that was to be held out.
+        sample: held-out documents, and their bytes.
+        share: requested held-out share.
         advised: see `share_to_watch`.
-        corpus: bytes of all its text.
     """
     documents, held_out = sample
     if documents >= LEAST_WATCHED_DOCUMENTS and held_out >= LEAST_WATCHED_BYTES:
         return ""
     if documents >= _ENOUGH_TO_ESTIMATE:
         advised = share_to_watch(corpus, corpus * documents // held_out, False)
-    if advised <= share:  # chance, or documents of very different lengths
+    if advised <= share:  # by chance, or lengths differ very much
         advised = _MARGIN * share
     more = (
         f"hold out more (`--held-out {advised:.3g}`)"
@@ -96,44 +87,30 @@ def too_small_to_judge(sample: tuple[int, int], share: float, advised: float, co
     return (
         f"too little was held out ({documents:,} document{'s' * (documents != 1)}, "
         f"{megabytes(held_out)}) for "
-        f"`bpeline drift` to judge by: it takes {LEAST_WATCHED_DOCUMENTS} documents and "
-        f'{LEAST_WATCHED_BYTES / 1e6:.1f} MB, less is "not judged"; {more}'
+        f"`bpeline drift`, which needs {LEAST_WATCHED_DOCUMENTS} documents and "
+        f'{LEAST_WATCHED_BYTES / 1e6:.1f} MB; less is "not judged"; {more}'
     )
 
 
 def read_drift_rules(path: Path) -> tuple[Rule, ...]:
-    """Rules from a TOML file, as those of promotion; a confidence speaks of a limit too.
-
-    In a project's file they are tables ``[[drift.rule]]``.
-
-    Raises:
-        InvalidOption: no such file, or not such rules.
-    """
+    """Read drift rules from a TOML file, in a project file from ``[[drift.rule]]``."""
     return read_rules(
         path, metrics=DRIFT_DEFINITIONS, with_intervals=WITH_INTERVALS, table="drift"
     ).rules
 
 
 def default_rules(slices: Sequence[str]) -> tuple[Rule, ...]:
-    """What is judged when nobody says what.
-
-    Args:
-        slices: those that the version was evaluated on, beside ``all``.
-    """
-    return (*DEFAULT_RULES, *(replace(_PER_TOKEN, slice=one) for one in slices))
+    """Return the default rules for ``all`` and for these slices."""
+    return (*DEFAULT_RULES, *(replace(_PER_TOKEN, slice=name) for name in slices))
 
 
 def judge_drift(
     rules: Sequence[Rule], figures: Figures, too_little: Mapping[str, str]
 ) -> tuple[Verdict, ...]:
-    """What every rule says; one that does not hold says that the text has drifted.
+    """Judge every rule; a broken rule means drift.
 
-    With a confidence, a rule is broken only when even the better end of the interval is. One that
-    could not be judged neither holds nor is broken.
-
-    Args:
-        figures: what was measured.
-        too_little: slice → why nothing can be said of it; its rules are not judged.
+    With a confidence, a rule is broken only if its whole interval is beyond the bound. Rules of
+    slices in ``too_little`` (slice → reason) are not judged.
     """
     return tuple(_verdict(rule, figures, too_little) for rule in rules)
 
@@ -143,31 +120,31 @@ def _verdict(rule: Rule, figures: Figures, too_little: Mapping[str, str]) -> Ver
         return _not_judged(rule, too_little[rule.slice])
     figure = figures.get(rule.slice, {}).get(rule.metric)
     if figure is None:
-        return _not_judged(rule, "it was not measured, for want of the version's own text")
+        return _not_judged(rule, "it was not measured: the version's own text is missing")
     if rule.confidence is not None and not len(figure.new_draws):
         return _not_judged(rule, TOO_FEW_DOCUMENTS)
     higher, sign = rule.direction == "higher", 1 if rule.direction == "higher" else -1
     bound = "at least" if higher else "at most"
-    said = f"{rule} is {figure.new:.4g}"
+    message = f"{rule} is {figure.new:.4g}"
     if rule.limit is not None:
         margin = figure.margin(higher, limit=rule.limit, confidence=rule.confidence)
         if margin < 0:
             return Verdict(
-                rule, False, f"{said}, {bound} {rule.limit:.4g} is accepted{_surely(rule, margin)}"
+                rule, False, f"{message}, expected {bound} {rule.limit:.4g}{_surely(rule, margin)}"
             )
     if rule.tolerance is not None and figure.own is not None:
         worst = figure.own * (1 - sign * rule.tolerance)
-        said = (
-            f"{said}, {figure.own:.4g} of the version's own text, {bound} {worst:.4g} is accepted"
+        message = (
+            f"{message}, {figure.own:.4g} on the version's own text, expected {bound} {worst:.4g}"
         )
         margin = figure.margin(higher, tolerance=rule.tolerance, confidence=rule.confidence)
         if margin < 0:
-            return Verdict(rule, False, f"{said}{_surely(rule, margin)}")
+            return Verdict(rule, False, f"{message}{_surely(rule, margin)}")
     elif rule.tolerance is not None:
-        return _not_judged(rule, "it is not known of the version's own text")
+        return _not_judged(rule, "it is not known for the version's own text")
     else:
-        said = f"{said}, {bound} {rule.limit:.4g} is accepted"
-    return Verdict(rule, True, said)
+        message = f"{message}, expected {bound} {rule.limit:.4g}"
+    return Verdict(rule, True, message)
 
 
 def _not_judged(rule: Rule, why: str) -> Verdict:
@@ -176,5 +153,5 @@ def _not_judged(rule: Rule, why: str) -> Verdict:
 
 def _surely(rule: Rule, margin: float) -> str:
     if rule.confidence is None:
-        return f": {-margin:.3g} beyond"
-    return f": beyond by {-margin:.3g} or more ({rule.confidence:.0%} sure)"
+        return f": missed by {-margin:.3g}"
+    return f": missed by {-margin:.3g} or more ({rule.confidence:.0%} sure)"

@@ -1,40 +1,40 @@
-"""What was measured of a version: its ``evaluation.json``, else the catalogue, else MLflow.
+"""Metrics of a version, from ``evaluation.json``, the catalogue or MLflow.
 
-This module is where the schema of ``evaluation.json`` is told. The file lies beside the other
-files of a version, in the workspace and among the artifacts of its MLflow run:
+``evaluation.json`` is stored with a version's files in the workspace and in its MLflow run. Schema:
 
     format        1
     digest        of the tokenizer
+    pattern       name or regex of its split pattern
     set           {digest, provisional} of the evaluation set, or null
     vocab_size
     created_at    UTC, ISO 8601
-    held_out      whether training had not seen the texts
-    parallel      whether the texts of all languages say the same
-    definitions   what figures rest on beside their formulas (`DEFINITIONS` of metrics.py)
+    held_out      whether the texts were held out of training
+    parallel      whether the texts are translations of each other
+    definitions   assumptions behind the figures (`DEFINITIONS` of metrics.py)
     sources       [{name, files, language, domain, digest, documents, bytes}]
     slices        {slice: {texts, metrics: {name: value}, curve: [[size, bytes per token]],
-                  merge_gain: [[size, tokens saved by one merge, of a million]]}}; "all" is
+                  merge_gain: [[size, tokens saved by one merge, per million]]}}; "all" is
                   everything; names of metrics: `tokenizer_core.evaluation.metric_names`
-    new           {slice: metrics} on text of this training that is not in the set; {} for none
-    new_compared  {label: {slice: tokens_change}} of it
-    compared      {label: {reference, digest, vocab_size, slices: {slice: {metrics, tokens_change:
-                  {value, mean_ratio, documents, intervals: {"0.95": [low, high]}}}}}}; the label
-                  "champion" is the version that ``champion`` pointed to
+    new           {slice: metrics} on text of this training outside the set; {} for none
+    new_compared  {label: {slice: tokens_change}} on that text
+    compared      {label: {reference, digest, vocab_size, pattern, normalizer, remarks, slices:
+                  {slice: {metrics, tokens_change: {value, mean_ratio, documents, intervals:
+                  {"0.95": [low, high]}}}}}}; the label "champion" is the alias ``champion``
     parity        {gini, max_over_min, dearest, cheapest}, or null
-    premiums      {language: tokens, those of the cheapest language being 1}
+    premiums      {language: tokens relative to the cheapest language}
     divergences   [[language, language, bits]]
-    training      {dead, rare, junk, f95_by_size: [[size, count]]} of the words trained on, or null
-    robustness    what became of the figures when the text was changed, see `Robustness`, or null
-    robustness_by_language  {language: the same}, of several that have ten documents or more; {}
-    suggested     {knee, well_used}: vocab sizes, or null; the rules are `metrics.knee`
-                  and `TokenUsage.largest_well_used`
+    training      {dead, rare, junk, f95_by_size: [[size, count]]} on the training words, or null
+    robustness    effect of perturbed text, see `Robustness`, or null
+    robustness_by_language  {language: the same} for languages with ten documents or more
+    suggested     {knee, well_used}: vocab sizes by `metrics.knee` and
+                  `TokenUsage.largest_well_used`, or null
     chosen_sizes  {name: {vocab_size, said, at_edge, model: {title, label, sizes}, smallest,
                   largest, reached, near: [low, high], near_share, set, measured_on, curve: [[size,
-                  bytes per token, FLOPs per byte]]}}: how trainings under these names chose the
-                  number of ids. at_edge is smallest, largest or null; sizes of near cost at most
-                  near_share more; reached is below largest where no pair was left
+                  bytes per token, FLOPs per byte]]}}: how trainings of these names chose the
+                  vocab size. at_edge is smallest, largest or null; sizes in near cost at most
+                  near_share more; reached is below largest if no pair was left
     screening     {suspicious: [[id, kind]], chunks, one_chunk, one_document, unread: [id]}, see
-                  `registry.screening.Screening`; not where something else than training wrote it
+                  `registry.screening.Screening`; only written by training
 """
 
 from __future__ import annotations
@@ -92,27 +92,23 @@ CHOSEN_SIZES = "chosen_sizes"
 
 
 def metrics_of(registry: Registry, version: ResolvedVersion) -> dict[str, float]:
-    """Every metric of a version; of a curve its last point.
-
-    Raises:
-        RegistryUnreachable: only MLflow knows them, and it does not answer.
-    """
+    """Return every metric of a version; of a curve its last value."""
     row = registry.catalogue.find_version(version.name, version.digest)
-    known = {} if row is None else row.last_values
-    if known or not version.mlflow_run_id:
-        return known
+    metrics = {} if row is None else row.last_values
+    if metrics or not version.mlflow_run_id:
+        return metrics
     return registry.tracker.runs.metrics_of(version.mlflow_run_id)
 
 
 def evaluation_of(registry: Registry, version: ResolvedVersion) -> dict[str, Any] | None:
-    """The ``evaluation.json`` of a version; None where this workspace has none that can be read."""
+    """Return the ``evaluation.json`` of a version, or None."""
     return read_evaluation(registry.workspace.version_directory(version.digest))
 
 
 def read_evaluation(directory: Path) -> dict[str, Any] | None:
-    """The ``evaluation.json`` in a version's directory, or None."""
+    """Read ``evaluation.json`` in a version's directory; None if unreadable."""
     path = directory / EVALUATION_FILE
-    with suppress(OSError, ValueError):  # what is damaged says nothing
+    with suppress(OSError, ValueError):  # damaged
         content = read_json(path)
         if isinstance(content, dict) and content.get("format") == FORMAT:
             return unsealed(content)
@@ -127,31 +123,28 @@ ROBUSTNESS_COLUMNS = (
 
 
 def robustness_table(record: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    """Robustness by kind and language, a row for each under `ROBUSTNESS_COLUMNS`.
+    """Return robustness by language and kind as rows of `ROBUSTNESS_COLUMNS`.
 
-    The language of all documents together is ``all``. None is not known: intervals of few
-    documents, a champion that there was not.
-
-    Args:
-        record: the content of ``evaluation.json``.
+    The language ``all`` means all documents. None means unknown: too few documents for an interval,
+    or no champion.
     """
     whole = record.get("robustness")
     measured = {ALL: whole, **record.get("robustness_by_language", {})} if whole else {}
     rows = []
-    for language, found in measured.items():
-        champion = found["tokenizers"].get(CHAMPION, {"kinds": {}})["kinds"]
-        effects = found["tokenizers"][""]["kinds"]
-        for kind, applied in sorted(found["applied"].items(), key=_by_family):
+    for language, figures in measured.items():
+        champion = figures["tokenizers"].get(CHAMPION, {"kinds": {}})["kinds"]
+        effects = figures["tokenizers"][""]["kinds"]
+        for kind, applied in sorted(figures["applied"].items(), key=_by_family):
             effect = effects[kind]
             ends = [
                 (effect[figure] or {}).get(end)
                 for figure in ROBUSTNESS_FIGURES
                 for end in ("value", "low", "high")
             ]
-            beside = champion[kind]["inflation"]["value"] if kind in champion else None
+            champion_inflation = champion[kind]["inflation"]["value"] if kind in champion else None
             rows.append((
                 language, applied["family"], kind, applied["documents"], applied["changes"],
-                *ends, beside,
+                *ends, champion_inflation,
             ))  # fmt: skip
     return rows
 
@@ -162,17 +155,12 @@ def _by_family(applied: tuple[str, Mapping[str, Any]]) -> tuple[str, str]:
 
 
 def chosen_size_of(record: Mapping[str, Any] | None, name: str) -> dict[str, Any] | None:
-    """How a training under a name chose the number of ids; None where it was asked for.
-
-    Args:
-        record: the content of ``evaluation.json``, if there is one.
-    """
-    found: dict[str, Any] | None = (record or {}).get(CHOSEN_SIZES, {}).get(name)
-    return found
+    """Return how a training of a name chose the vocab size; None if it was given."""
+    choice: dict[str, Any] | None = (record or {}).get(CHOSEN_SIZES, {}).get(name)
+    return choice
 
 
 def write_evaluation(record: Mapping[str, Any], directory: Path) -> None:
-    """Keep an evaluation beside the version's files, in the place of an earlier one."""
     DURABLE.write(directory / EVALUATION_FILE, canonical_json(sealed(record)))
 
 
@@ -184,45 +172,43 @@ def evidence_for(
     *,
     replaces: bool = True,
 ) -> tuple[Evidence, ...]:
-    """What rules can judge a version by: figures of both on the evaluation set of their name.
+    """Return the figures that rules need, on the evaluation set of the name.
 
-    Whichever of them was not measured on it before is measured now. Where a training exchanged a
-    provisional set since the present version was registered, for text that does not hold that set,
-    both are evidence: else a version that brings its own text would be judged on that alone.
+    Missing measurements are made now. If a training replaced a provisional set since the current
+    version was registered, and the new set lacks the old texts, both sets are evidence: else a
+    version would be judged on its own text alone.
 
     Args:
-        present: the version it would replace, or the best of its name where there is none.
-        rules: what will be asked.
-        replaces: whether it would replace it.
-
-    Raises:
-        RegistryUnreachable: a version is to be fetched, and MLflow does not answer.
+        present: the current version, or the best of its name.
+        replaces: whether ``present`` is the current version.
     """
-    own, theirs = _of_no_text(registry, version), None
+    ours, theirs = _of_no_text(registry, version), None
     if present is not None:
         theirs = {ALL: _of_no_text(registry, present)}
     if any(rule.metric == CHANGED_IDS for rule in rules):
         changed = (
             0 if present is None or not replaces else changed_meaning(registry, version, present)
         )
-        own[CHANGED_IDS] = float(changed)
+        ours[CHANGED_IDS] = float(changed)
     if present is None and not any(depends_on_text(rule.metric) for rule in rules):
-        return (Evidence({ALL: own}, theirs),)
+        return (Evidence({ALL: ours}, theirs),)
     models = [rule.model_shape for rule in rules if rule.model_shape is not None]
     try:
-        made = evaluation_set_of(registry, version.name)
-        found = [_on_set(registry, version, present, made, str(made), own, theirs, models)]
-        found[0] = replace(found[0], new=_on_new_text(registry, version, present))
+        current_set = evaluation_set_of(registry, version.name)
+        evidence = [
+            _on_set(registry, version, present, current_set, str(current_set), ours, theirs, models)
+        ]
+        evidence[0] = replace(evidence[0], new=_on_new_text(registry, version, present))
     except (CorruptFile, UnknownEvaluationSet) as error:
-        return (Evidence({ALL: own}, theirs, missing=f"{error.happened}; {error.next_step}"),)
+        return (Evidence({ALL: ours}, theirs, missing=f"{error.happened}; {error.next_step}"),)
     earlier = None if present is None else _exchanged_set(registry, present)
     if earlier is not None:
-        said = f"{earlier}, which {present} was registered with"
-        with suppress(CorruptFile):  # it cannot be read any more: nothing is known of it
-            if not _holds(registry.workspace, made, earlier):
-                one = _on_set(registry, version, present, earlier, said, own, theirs, models)
-                found.append(replace(one, earlier=True))
-    return tuple(found)
+        title = f"{earlier}, which {present} was registered with"
+        with suppress(CorruptFile):  # unreadable: ignore it
+            if not _holds(registry.workspace, current_set, earlier):
+                more = _on_set(registry, version, present, earlier, title, ours, theirs, models)
+                evidence.append(replace(more, earlier=True))
+    return tuple(evidence)
 
 
 def _on_set(
@@ -235,7 +221,7 @@ def _on_set(
     theirs: Mapping[str, Mapping[str, float]] | None,
     models: Sequence[NamedShape],
 ) -> Evidence:
-    """Both on one set, beside what is known of them whatever the text, and what it costs models."""
+    """The evidence on one set, with metrics independent of text and model costs."""
     after = measured_on(registry, version, made)
     before = None if present is None else measured_on(registry, present, made)
     changes = {}
@@ -250,98 +236,96 @@ def _on_set(
 def _on_new_text(
     registry: Registry, version: ResolvedVersion, present: ResolvedVersion | None
 ) -> dict[str, Change]:
-    """What its training measured of both on text that is not in the set, and not learned from."""
+    """Changes on held-out text of the training that is not in the set."""
     record = evaluation_of(registry, version) or {}
     champion = record.get("compared", {}).get(CHAMPION, {})
     if present is None or champion.get("digest") != present.digest or not record["held_out"]:
         return {}
     return {
         name: Change(
-            one["value"],
-            one["mean_ratio"],
-            one["documents"],
-            {float(key): tuple(ends) for key, ends in one["intervals"].items()},
+            change["value"],
+            change["mean_ratio"],
+            change["documents"],
+            {float(key): tuple(ends) for key, ends in change["intervals"].items()},
         )
-        for name, one in record.get("new_compared", {}).get(CHAMPION, {}).items()
+        for name, change in record.get("new_compared", {}).get(CHAMPION, {}).items()
     }
 
 
 def best_measured(registry: Registry, version: ResolvedVersion) -> ResolvedVersion | None:
-    """The other version of the name with the fewest tokens of the evaluation set, if there is one.
-
-    Only versions count that were measured on it.
-    """
+    """Return the other measured version of the name with the fewest tokens, or None."""
     try:
-        made = evaluation_set_of(registry, version.name)
+        current_set = evaluation_set_of(registry, version.name)
     except (CorruptFile, UnknownEvaluationSet):
         return None
     measured = []
-    for one in registry.catalogue.registrations(version.name, registry.store):
-        found = kept_measurement(registry.workspace, made, one.digest)
-        if found is not None and one.digest != version.digest:
-            measured.append((sum(int(some.sum()) for some in found.tokens.values()), one.number))
+    for registration in registry.catalogue.registrations(version.name, registry.store):
+        measurement = kept_measurement(registry.workspace, current_set, registration.digest)
+        if measurement is not None and registration.digest != version.digest:
+            measured.append(
+                (
+                    sum(int(counts.sum()) for counts in measurement.tokens.values()),
+                    registration.number,
+                )
+            )
     for _, number in sorted(measured):
-        with suppress(UnknownVersion):  # deleted in MLflow itself
+        with suppress(UnknownVersion):  # deleted in MLflow
             return resolve(registry, ByNumber(version.name, number))
     return None
 
 
 def _exchanged_set(registry: Registry, present: ResolvedVersion) -> EvaluationSet | None:
-    """The set that a version was registered with, where a training has exchanged it since."""
+    """The set a version was registered with, if a training has replaced it since."""
     row = registry.catalogue.find_version(present.name, present.digest)
-    named = registry.catalogue.evaluation_sets(present.name)
+    sets = registry.catalogue.evaluation_sets(present.name)
     if row is None:
         return None
-    for one, following in pairwise(named):
-        exchanged = one.at <= row.created_at < following.at and following.by == BY_TRAINING
-        if exchanged and has_set(registry.workspace, one.digest):
-            return read_set(registry.workspace, one.digest)
+    for current, following in pairwise(sets):
+        exchanged = current.at <= row.created_at < following.at and following.by == BY_TRAINING
+        if exchanged and has_set(registry.workspace, current.digest):
+            return read_set(registry.workspace, current.digest)
     return None
 
 
 def _holds(workspace: Workspace, made: EvaluationSet, earlier: EvaluationSet) -> bool:
-    """Whether a set holds most of the text of the one whose place it took.
-
-    A training whose corpus is that of the first set and more holds the same sections out again: its
-    set is a sample of both, the earlier text in proportion, and judges by itself.
-    """
-    documents = {one for text in read_documents(workspace, made).values() for one in text}
-    before = [one for text in read_documents(workspace, earlier).values() for one in text]
-    again = sum(len(one) for one in before if one in documents)
-    return 2 * again >= sum(map(len, before))
+    """Whether a set contains at least half of the text of the set it replaced."""
+    documents = {document for text in read_documents(workspace, made).values() for document in text}
+    before = [document for text in read_documents(workspace, earlier).values() for document in text]
+    shared_bytes = sum(len(document) for document in before if document in documents)
+    return 2 * shared_bytes >= sum(map(len, before))
 
 
 def evaluation_set_of(registry: Registry, name: str) -> EvaluationSet:
-    """The evaluation set that a name has, whose documents are here.
+    """Return the evaluation set of a name, whose documents are here.
 
     Raises:
-        UnknownEvaluationSet: it has none.
-        CorruptFile: the set is not in this workspace, or damaged.
+        UnknownEvaluationSet: the name has no set, or its documents are not here.
+        CorruptFile: the set is damaged.
     """
-    named = registry.catalogue.evaluation_set(name)
-    if named is None:
+    current_set = registry.catalogue.evaluation_set(name)
+    if current_set is None:
         raise UnknownEvaluationSet(
             f"{name} has no evaluation set",
-            "a training makes one of held-out documents, or of those of `--eval`",
+            "expected a set: a training makes one from held-out documents or from `--eval`",
             f"type `bpeline evaluate {name} --set-from FILES`",
         )
-    if not has_set(registry.workspace, named.digest):
+    if not has_set(registry.workspace, current_set.digest):
         raise UnknownEvaluationSet(
-            f"the documents of evaluation set {named.digest[:8]} of {name} are not in this "
+            f"the documents of evaluation set {current_set.digest[:8]} of {name} are not in this "
             "workspace",
-            "the workspace that made it has them, or a store that both share",
-            f"type `bpeline evaluate {name} --set-from FILES` for one that is here",
+            "expected the workspace that made the set, or a store shared with it",
+            f"type `bpeline evaluate {name} --set-from FILES` to make one here",
         )
-    return read_set(registry.workspace, named.digest)
+    return read_set(registry.workspace, current_set.digest)
 
 
 def _of_no_text(registry: Registry, version: ResolvedVersion) -> dict[str, float]:
-    known = metrics_of(registry, version)
-    return {name: value for name, value in known.items() if not depends_on_text(name)}
+    metrics = metrics_of(registry, version)
+    return {name: value for name, value in metrics.items() if not depends_on_text(name)}
 
 
 def changed_meaning(registry: Registry, version: ResolvedVersion, present: ResolvedVersion) -> int:
-    """How many ids of the present version are another token, or none, in the new one."""
+    """Count ids of the current version that mean another token, or none, now."""
     return changed_ids(load_version(registry, present), load_version(registry, version))
 
 
@@ -350,18 +334,18 @@ def _with_figures(
     measured: SetMeasurement,
     models: Sequence[NamedShape],
 ) -> dict[str, dict[str, float]]:
-    found = {name: dict(one.metrics) for name, one in measured.slices.items()}
-    for figures in found.values():
+    slices = {name: dict(measurement.metrics) for name, measurement in measured.slices.items()}
+    for figures in slices.values():
         for model in models:
             figures |= model.figures(measured.vocab_size, figures[BYTES_PER_TOKEN])
     for name, metrics in known.items():
-        found[name] = {**metrics, **found.get(name, {})}
-    return found
+        slices[name] = {**metrics, **slices.get(name, {})}
+    return slices
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSource:
-    """One source that was evaluated on; the fields are those of ``sources`` above."""
+    """One evaluated source; an entry of ``sources`` in ``evaluation.json``."""
 
     name: str
     files: tuple[str, ...]
@@ -387,17 +371,14 @@ def evaluation_record(
     robustness: Robustness | None = None,
     languages: Mapping[str, Robustness] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The content of ``evaluation.json``.
+    """Return the content of ``evaluation.json``.
 
     Args:
-        digest: of the tokenizer.
-        pattern: name or regex of its split pattern.
-        made: the evaluation set, if it was measured on one.
-        new: what was measured on other text of the same training.
-        references: label → what people call the tokenizer compared with.
-        usage: of the words trained on, for byte-level BPE.
-        robustness: on the same text, changed.
-        languages: the same by language.
+        digest, pattern: of the tokenizer.
+        new: evaluation on other text of the same training.
+        references: label → name of the compared tokenizer.
+        usage: on the training words, for byte-level BPE.
+        languages: robustness by language.
     """
     from bpeline.tokenizer_core.evaluation import DEFINITIONS, knee
 
@@ -412,38 +393,38 @@ def evaluation_record(
         "held_out": held_out,
         "parallel": parallel,
         "definitions": dict(DEFINITIONS),
-        "sources": [{**asdict(one), "files": list(one.files)} for one in sources],
+        "sources": [{**asdict(entry), "files": list(entry.files)} for entry in sources],
         "slices": {
             name: {
                 "texts": texts[name],
-                "metrics": dict(one.metrics),
-                "curve": _listed(one.curve),
-                "merge_gain": _listed(one.merge_gain),
+                "metrics": dict(entry.metrics),
+                "curve": _listed(entry.curve),
+                "merge_gain": _listed(entry.merge_gain),
             }
-            for name, one in evaluation.slices.items()
+            for name, entry in evaluation.slices.items()
         },
         "compared": {
             label: {
                 "reference": references[label],
-                "digest": other.digest,
-                "vocab_size": other.vocab_size,
-                "pattern": other.pattern,
-                "normalizer": other.normalizer,
-                "remarks": list(other.remarks),
+                "digest": opponent.digest,
+                "vocab_size": opponent.vocab_size,
+                "pattern": opponent.pattern,
+                "normalizer": opponent.normalizer,
+                "remarks": list(opponent.remarks),
                 "slices": {
                     name: {
-                        "metrics": dict(one.metrics),
-                        "tokens_change": _change_record(other.changes[name]),
+                        "metrics": dict(entry.metrics),
+                        "tokens_change": _change_record(opponent.changes[name]),
                     }
-                    for name, one in other.slices.items()
+                    for name, entry in opponent.slices.items()
                 },
             }
-            for label, other in evaluation.opponents.items()
+            for label, opponent in evaluation.opponents.items()
         },
-        "new": {name: dict(one.metrics) for name, one in new.slices.items()} if new else {},
+        "new": {name: dict(entry.metrics) for name, entry in new.slices.items()} if new else {},
         "new_compared": {
-            label: {name: _change_record(one) for name, one in other.changes.items()}
-            for label, other in (new.opponents if new else {}).items()
+            label: {name: _change_record(entry) for name, entry in opponent.changes.items()}
+            for label, opponent in (new.opponents if new else {}).items()
         },
         "parity": None if evaluation.parity is None else asdict(evaluation.parity),
         "premiums": dict(evaluation.premiums),
@@ -457,7 +438,7 @@ def evaluation_record(
             "f95_by_size": _listed(usage.f95_by_size),
         },
         "robustness": None if robustness is None else robustness.as_record(),
-        "robustness_by_language": {name: one.as_record() for name, one in languages.items()},
+        "robustness_by_language": {name: entry.as_record() for name, entry in languages.items()},
         "suggested": {
             "knee": knee(evaluation.report.curve),
             "well_used": None if usage is None else usage.largest_well_used,

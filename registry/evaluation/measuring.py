@@ -1,6 +1,6 @@
-"""Versions measured after their training, and the evaluation set of a name changed by command.
+"""Measure registered versions and change the evaluation set of a name.
 
-A set that changes leaves no version with an alias behind: these are measured anew.
+When a set changes, versions with an alias are measured on the new set.
 """
 
 from __future__ import annotations
@@ -41,13 +41,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A version that was measured on the evaluation set of its name.
-
-    Attributes:
-        version: which.
-        made: the set.
-        found: what the version made of it.
-    """
+    """A version measured on the evaluation set of its name."""
 
     version: ResolvedVersion
     made: EvaluationSet
@@ -55,7 +49,7 @@ class Measured:
 
     @property
     def curve(self) -> Curve:
-        """(vocab size, bytes per token) of all texts, as if training had stopped there."""
+        """(vocab size, bytes per token) on all texts, as if training had stopped there."""
         return self.found.slices[ALL].curve
 
     def __repr__(self) -> str:
@@ -63,7 +57,7 @@ class Measured:
         return f"<Measured: {self.version}, {figure:.4f} bytes/token on {self.made}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: every slice, and its curve."""
+        """HTML for notebooks: every slice and its curve."""
         return slices_shown(self.found.slices, f"{self.version} on {self.made}")
 
 
@@ -75,49 +69,43 @@ def evaluate(reference: str, workspace: Workspace | Path | str | None = None) ->
         workspace: as for :func:`registry.load_tokenizer`.
 
     Raises:
-        InvalidOption: the reference of no registered version.
-        UnknownVersion: there is none.
-        UnknownEvaluationSet: the name has no set, or not here.
+        InvalidOption: not a reference to a registered version.
+        UnknownVersion: there is no such version.
+        UnknownEvaluationSet: the name has no set, or its documents are not here.
         RegistryUnreachable: MLflow does not answer.
     """
-    asked = parse_registered(reference)
+    parsed = parse_registered(reference)
     registry = open_registry(workspace, make=False)
-    return evaluate_version(registry, resolve(registry, asked))
+    return evaluate_version(registry, resolve(registry, parsed))
 
 
 def evaluate_version(registry: Registry, version: ResolvedVersion) -> Measured:
-    """Measure a version on the evaluation set of its name; its metrics are of this set afterwards.
+    """Measure a version on its evaluation set and store the metrics.
 
     Raises:
-        UnknownEvaluationSet: the name has none, or not here.
-        CorruptFile: the set's documents or the version's files are damaged.
-        RegistryUnreachable: MLflow does not answer.
+        UnknownEvaluationSet: the name has no set, or its documents are not here.
     """
-    made = evaluation_set_of(registry, version.name)
-    named = registry.catalogue.evaluation_set(version.name)
-    assert named is not None
-    return _measure(registry, version, made, named)
+    current_set = evaluation_set_of(registry, version.name)
+    set_row = registry.catalogue.evaluation_set(version.name)
+    assert set_row is not None
+    return _measure(registry, version, current_set, set_row)
 
 
 def versions_with_aliases(registry: Registry, name: str) -> list[ResolvedVersion]:
-    """The versions of a name that an alias points to, by number.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer.
-    """
+    """Return the versions of a name that have an alias, by number."""
     numbers = set(registry.tracker.aliases(name).get(name, {}).values())
     return [
-        ResolvedVersion.of(one) for one in registry.tracker.versions(name) if one.number in numbers
+        ResolvedVersion.of(version)
+        for version in registry.tracker.versions(name)
+        if version.number in numbers
     ]
 
 
 def measure_anew(registry: Registry, name: str) -> list[Measured]:
-    """Measure every version of a name that an alias points to on the set that it has now.
-
-    Raises:
-        UnknownEvaluationSet, CorruptFile, RegistryUnreachable: see `evaluate_version`.
-    """
-    return [evaluate_version(registry, one) for one in versions_with_aliases(registry, name)]
+    """Measure all versions with an alias; raises as `evaluate_version`."""
+    return [
+        evaluate_version(registry, version) for version in versions_with_aliases(registry, name)
+    ]
 
 
 def change_set(
@@ -129,35 +117,27 @@ def change_set(
     by: str,
     reason: str,
 ) -> NamedSet:
-    """Give a name another evaluation set.
-
-    Returns:
-        The set it has now; another one than ``made`` when somebody else changed it just now.
-    """
+    """Give a name another evaluation set; returns the current set afterwards."""
     keep_set(registry.workspace, made, documents)
-    before = registry.catalogue.evaluation_set(name)
-    named = registry.catalogue.give_evaluation_set(
-        name, made.digest, instead_of=before.number if before else 0, by=by, reason=reason
+    replaced = registry.catalogue.evaluation_set(name)
+    set_row = registry.catalogue.give_evaluation_set(
+        name, made.digest, instead_of=replaced.number if replaced else 0, by=by, reason=reason
     )
-    if named.digest == made.digest:
-        with suppress(RegistryError):  # a courtesy to who looks at MLflow
+    if set_row.digest == made.digest:
+        with suppress(RegistryError):  # only informs users of MLflow
             registry.tracker.describe_name(name, str(made))
-    return named
+    return set_row
 
 
 def robustness_on_set(registry: Registry, measured: Measured) -> list[tuple[Any, ...]]:
-    """Robustness on the set by kind and language, see `robustness_table`.
+    """Return the robustness of a version on its set as rows of `robustness_table`.
 
-    As it was found in training, where that was on this set; else it is measured now. Empty where
-    it cannot be measured, see `may_be_perturbed`.
-
-    Raises:
-        CorruptFile: the set's documents or the version's files are damaged.
-        RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
+    Uses the figures of the training if they are of this set, else measures. Empty if it cannot be
+    measured, see `may_be_perturbed`.
     """
-    known = evaluation_of(registry, measured.version) or {}
-    if known.get("robustness") and (known.get("set") or {}).get("digest") == measured.made.digest:
-        return robustness_table(known)
+    record = evaluation_of(registry, measured.version) or {}
+    if record.get("robustness") and (record.get("set") or {}).get("digest") == measured.made.digest:
+        return robustness_table(record)
     tokenizer = load_version(registry, measured.version)
     if not may_be_perturbed(tokenizer):
         return []
@@ -167,7 +147,9 @@ def robustness_on_set(registry: Registry, measured: Measured) -> list[tuple[Any,
     return robustness_table(
         {
             "robustness": measure_robustness(tokenizer, {}, documents).as_record(),
-            "robustness_by_language": {key: one.as_record() for key, one in languages.items()},
+            "robustness_by_language": {
+                key: figures.as_record() for key, figures in languages.items()
+            },
         }
     )
 
@@ -175,13 +157,13 @@ def robustness_on_set(registry: Registry, measured: Measured) -> list[tuple[Any,
 def _measure(
     registry: Registry, version: ResolvedVersion, made: EvaluationSet, named: NamedSet
 ) -> Measured:
-    found = measured_on(registry, version, made)
+    measurement = measured_on(registry, version, made)
     row = registry.catalogue.find_version(version.name, version.digest)
     if row is not None and row.measured_on != made.digest:
-        metrics = metrics_on(found, made)
+        metrics = metrics_on(measurement, made)
         if version.mlflow_run_id:
             registry.tracker.runs.add_metrics(
-                version.mlflow_run_id, metrics, found.vocab_size, named.number
+                version.mlflow_run_id, metrics, measurement.vocab_size, named.number
             )
             tag = {"evaluation_set": made.digest[:8]}
             registry.tracker.tag_version(version.name, version.number, tag)
@@ -189,8 +171,8 @@ def _measure(
             version.name,
             version.digest,
             metrics,
-            step=found.vocab_size,
+            step=measurement.vocab_size,
             measured_on=made.digest,
             without=depends_on_text,
         )
-    return Measured(version, made, found)
+    return Measured(version, made, measurement)

@@ -1,4 +1,4 @@
-"""Evaluation sets: the fixed texts of a name, kept, and what its versions made of them."""
+"""Evaluation sets: fixed texts of a name, and measurements on them."""
 
 from __future__ import annotations
 

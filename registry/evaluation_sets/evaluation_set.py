@@ -1,7 +1,4 @@
-"""An evaluation set: fixed texts, known by their content, on which a name's versions are measured.
-
-The value and what may be said of it; how it is kept is in `registry.evaluation_sets.kept_sets`.
-"""
+"""An evaluation set: fixed texts, identified by content, to measure versions on."""
 
 from __future__ import annotations
 
@@ -16,23 +13,21 @@ from bpeline.tokenizer_core.records import check_fields
 
 FORMAT = 1
 
-# With 50 sections of 4 KiB, bytes per token is off by 3 % (English, C) to 6 % (many languages), one
-# standard deviation over samples of the same corpus; with 10 of them by 7 to 14 %.
+# With 50 sections of 4 KiB, the standard deviation of bytes per token over samples of a corpus is
+# 3 % (English, C) to 6 % (many languages); with 10 sections 7 to 14 %.
 FEWEST_DOCUMENTS = 50
 LEAST_BYTES = FEWEST_DOCUMENTS * 4096
 
-BY_TRAINING = "bpeline train"  # who gave a set to a name, where no person did
+BY_TRAINING = "bpeline train"  # `NamedSet.by` of sets made by training
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One named text with its documents, before it belongs to a set.
+    """A named text with its documents (UTF-8), before it is part of a set.
 
     Attributes:
-        name: of the text, and of its slice.
-        documents: UTF-8.
         language, domain: labels; texts with the same label also make a slice.
-        files: where they were read from; none for held-out documents of a corpus.
+        files: its sources; empty for documents held out of a corpus.
     """
 
     name: str
@@ -44,13 +39,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class SetText:
-    """One text of a set.
-
-    Attributes:
-        name, language, domain, files: see `Text`.
-        digest: of its documents.
-        documents, bytes: how much it is.
-    """
+    """A text of a set, without its documents; ``digest`` is of these."""
 
     name: str
     language: str | None
@@ -63,14 +52,13 @@ class SetText:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSet:
-    """What versions are measured on.
+    """A fixed set of texts.
 
     Attributes:
-        digest: of all its documents, their names and labels.
-        texts: at least one; names differ.
-        parallel: the texts of all languages say the same.
-        origin: ``held-out`` documents of a training's corpus, or ``given``.
-        left_out: what no training of its name reads.
+        digest: of all documents, names and labels.
+        parallel: the texts are translations of each other.
+        origin: ``held-out`` from the corpus of a training, or ``given``.
+        left_out: text that no training of the name reads.
     """
 
     digest: str
@@ -81,21 +69,19 @@ class EvaluationSet:
 
     @property
     def documents(self) -> int:
-        """Of all texts."""
         return sum(text.documents for text in self.texts)
 
     @property
     def bytes(self) -> int:
-        """Of all texts."""
         return sum(text.bytes for text in self.texts)
 
     @property
     def provisional(self) -> bool:
-        """Whether it is too small: another sample of the same text would give other figures."""
+        """Whether it is too small: another sample would give other figures."""
         return self.documents < FEWEST_DOCUMENTS or self.bytes < LEAST_BYTES
 
     def __str__(self) -> str:
-        """``evaluation set 3f2a91c0 (1,992 documents, 8.2 MB)``."""
+        """Return e.g. ``evaluation set 3f2a91c0 (1,992 documents, 8.2 MB)``."""
         provisional = ", provisional" if self.provisional else ""
         return (
             f"evaluation set {self.digest[:8]} ({self.documents:,} "
@@ -103,23 +89,18 @@ class EvaluationSet:
         )
 
     def as_record(self) -> dict[str, Any]:
-        """JSON values."""
         left_out = {
             **asdict(self.left_out),
             "passages": self.left_out.passages.hex(),
             "shards": sorted(self.left_out.shards),
         }
-        del left_out["rule"]  # of each training
+        del left_out["rule"]  # chosen by each training
         return {**asdict(self), "left_out": left_out}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> EvaluationSet:
-        """What `as_record` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError: it is no such record.
-        """
-        texts = (check_fields(SetText(**one)) for one in record["texts"])
+        """Read a record made by `as_record`; raises KeyError, TypeError, ValueError."""
+        texts = (check_fields(SetText(**text)) for text in record["texts"])
         left_out = {
             **record["left_out"],
             "passages": bytes.fromhex(record["left_out"]["passages"]),
@@ -137,46 +118,45 @@ class EvaluationSet:
 def as_set(
     texts: Sequence[Text], *, shards: Iterable[str] = (), parallel: bool = False
 ) -> tuple[EvaluationSet, dict[str, list[bytes]]]:
-    """Texts become a set. What looks like a special token is not among its documents.
+    """Make a set from texts; returns it and its documents by name of the text.
 
-    A version that has a special token and one that has it not are then measured on the same.
+    Text that looks like a special token is removed: versions with and without that token are then
+    measured on the same text.
 
     Args:
-        texts: each with at least one document.
-        shards: keys of the counts of the chunks that a training held them out of.
-        parallel: the texts of all languages say the same.
-
-    Returns:
-        The set, and the documents by the name of their text.
+        shards: keys of the counts of the chunks that the documents were held out of.
+        parallel: the texts are translations of each other.
     """
-    kept = {
-        one.name: [
+    documents = {
+        text.name: [
             part
-            for document in one.documents
+            for document in text.documents
             for piece in without_special_looking(document)
             for part in in_parts(piece)
         ]
-        for one in texts
+        for text in texts
     }
     described = tuple(
         SetText(
-            one.name,
-            one.language,
-            one.domain,
-            one.files,
+            text.name,
+            text.language,
+            text.domain,
+            text.files,
             content.digest,
             content.documents,
             content.bytes,
         )
-        for one in texts
-        if (content := DocumentDigest.of(kept[one.name])).documents
+        for text in texts
+        if (content := DocumentDigest.of(documents[text.name])).documents
     )
-    given = any(one.files for one in described)
-    contents = [[one.name, one.language, one.domain, one.digest] for one in described]
+    is_given = any(text.files for text in described)
+    contents = [[text.name, text.language, text.domain, text.digest] for text in described]
     digest = digest_of(["evaluation set", FORMAT, parallel, contents])
     left_out = DecontaminationSet.of(
-        [document for one in texts for document in one.documents],
-        () if given else shards,
+        [document for text in texts for document in text.documents],
+        () if is_given else shards,
     )
-    made = EvaluationSet(digest, described, parallel, "given" if given else "held-out", left_out)
-    return made, {one.name: kept[one.name] for one in described}
+    evaluation_set = EvaluationSet(
+        digest, described, parallel, "given" if is_given else "held-out", left_out
+    )
+    return evaluation_set, {text.name: documents[text.name] for text in described}

@@ -1,10 +1,8 @@
-"""Evaluation sets in a workspace and its store: their documents, and what versions made of them.
+"""Evaluation sets on disk, in the workspace and its store.
 
-    evaluation-sets/DIGEST/0.arrow …    the documents of each text
-    evaluation-sets/DIGEST/set.json     what makes the set exist
-    evaluation-sets/DIGEST/measured/VERSION.json
-
-Knows nothing of names and aliases.
+evaluation-sets/DIGEST/0.arrow …    documents of each text
+evaluation-sets/DIGEST/set.json     the set; written last
+evaluation-sets/DIGEST/measured/VERSION.json
 """
 
 from __future__ import annotations
@@ -33,12 +31,7 @@ from bpeline.tokenizer_core.errors import CorruptFile
 def keep_set(
     workspace: Workspace, made: EvaluationSet, documents: Mapping[str, Sequence[bytes]]
 ) -> None:
-    """Keep a set; one that is here already stays as it is.
-
-    Raises:
-        DiskFull: no space left.
-        StorageError: the workspace's store does not take it.
-    """
+    """Write a set to the workspace and its store, unless it exists."""
     if has_set(workspace, made.digest):
         return
     seals = []
@@ -54,43 +47,35 @@ def keep_set(
 
 
 def has_set(workspace: Workspace, digest: str) -> bool:
-    """Whether a set is here or in the workspace's store, as far as its record tells."""
+    """Whether the record of a set is in the workspace or its store."""
     return fetch(workspace, workspace.evaluation_set(digest))
 
 
 def read_set(workspace: Workspace, digest: str) -> EvaluationSet:
-    """What a set is; its documents are not read.
-
-    Raises:
-        CorruptFile: it is not here, or its record is damaged.
-    """
+    """Read a set without its documents; raises CorruptFile if missing or damaged."""
     path = workspace.evaluation_set(digest)
     try:
-        found = EvaluationSet.from_record(_record(workspace, digest)["set"])
+        evaluation_set = EvaluationSet.from_record(_record(workspace, digest)["set"])
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(path) from error
-    if found.digest != digest:
+    if evaluation_set.digest != digest:
         raise damaged(path)
-    return found
+    return evaluation_set
 
 
 def read_documents(workspace: Workspace, made: EvaluationSet) -> dict[str, list[bytes]]:
-    """The documents of a set, by the name of their text, verified.
-
-    Raises:
-        CorruptFile: they are missing or not what was written.
-    """
+    """Read and verify the documents of a set, by name; raises CorruptFile."""
     try:
         seals = [FileSeal(*seal) for seal in _record(workspace, made.digest)["seals"]]
         of_texts = list(zip(made.texts, seals, strict=True))
     except (KeyError, TypeError, ValueError) as error:
         raise damaged(workspace.evaluation_set(made.digest)) from error
-    found = {}
+    documents = {}
     for number, (text, seal) in enumerate(of_texts):
         path = workspace.evaluation_set_text(made.digest, number)
         fetch(workspace, path)
-        found[text.name] = list(documents_from_file(seal.read(path)))
-    return found
+        documents[text.name] = list(documents_from_file(seal.read(path)))
+    return documents
 
 
 def is_of_the_same(
@@ -99,37 +84,29 @@ def is_of_the_same(
     other: EvaluationSet,
     documents: Mapping[str, Sequence[bytes]],
 ) -> bool:
-    """Whether a set that is kept has the texts of another one, wherever those were cut.
-
-    Args:
-        documents: of the other set.
-
-    Raises:
-        CorruptFile: the documents of the set that is kept are missing or damaged.
-    """
+    """Whether a stored set has the texts of another set, however they were cut."""
     before, after = (
-        [one.parallel, *((text.name, text.language, text.domain, text.bytes) for text in one.texts)]
-        for one in (made, other)
+        [
+            evaluation_set.parallel,
+            *((text.name, text.language, text.domain, text.bytes) for text in evaluation_set.texts),
+        ]
+        for evaluation_set in (made, other)
     )
-    kept = read_documents(workspace, made) if before == after else {}
+    stored = read_documents(workspace, made) if before == after else {}
     return before == after and all(
-        b"".join(kept[name]) == b"".join(documents[name]) for name in kept
+        b"".join(stored[name]) == b"".join(documents[name]) for name in stored
     )
 
 
 def forget_set(workspace: Workspace, digest: str) -> None:
-    """Remove a set with all that was measured on it, here and in the store, its record first.
-
-    Raises:
-        StorageError: the workspace's store does not answer.
-    """
+    """Remove a set and its measurements, here and in the store; its record first."""
     record = workspace.evaluation_set(digest)
     forget(workspace, record)
     forget_directory(workspace, record.parent, record.name)
 
 
 def read_measured(workspace: Workspace, set_digest: str, digest: str) -> dict[str, Any] | None:
-    """What a version made of a set, if it was measured; a damaged record says nothing."""
+    """Read the record of a measurement; None if missing or damaged."""
     path = workspace.measured_on(set_digest, digest)
     try:
         return read_record(path, FORMAT)
@@ -140,7 +117,7 @@ def read_measured(workspace: Workspace, set_digest: str, digest: str) -> dict[st
 def write_measured(
     workspace: Workspace, set_digest: str, digest: str, record: Mapping[str, Any]
 ) -> Path:
-    """Keep what a version made of a set; it can be made again, so no other machine is given it."""
+    """Write the record of a measurement; only locally, because it can be remade."""
     path = workspace.measured_on(set_digest, digest)
     write_record(path, {**record, "format": FORMAT})
     return path

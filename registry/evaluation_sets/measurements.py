@@ -1,7 +1,6 @@
-"""What versions made of an evaluation set: measured once each, and compared document by document.
+"""Measurements of versions on an evaluation set, and changes between versions.
 
-Figures of two versions are of the same documents by construction; whoever sets them side by side
-takes them from here.
+Each version is measured once per set, so figures of two versions are always on the same documents.
 """
 
 from __future__ import annotations
@@ -44,13 +43,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SetMeasurement:
-    """What one version made of a set.
+    """The measurement of one version on a set.
 
     Attributes:
-        set_digest: which set.
-        digest, vocab_size: which tokenizer.
-        slices: figures and curves, by slice.
-        tokens: int64 ``[documents]`` of each text, by its name.
+        digest, vocab_size: of the tokenizer.
+        tokens: name of the text → number of tokens, int64 ``[documents]``.
     """
 
     set_digest: str
@@ -60,70 +57,59 @@ class SetMeasurement:
     tokens: Mapping[str, NDArray[np.int64]]
 
     def change_from(self, before: SetMeasurement, part: Slice) -> Change:
-        """How the tokens of a slice differ from those of another version.
-
-        Args:
-            before: of the same set.
-        """
+        """Return the change of the tokens of a slice from another version."""
         first, second = (
-            np.concatenate([one.tokens[text] for text in part.texts]) for one in (before, self)
+            np.concatenate([measurement.tokens[text] for text in part.texts])
+            for measurement in (before, self)
         )
         return token_changes(first, [second])[0]
 
     def as_record(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "set": self.set_digest,
             "tokenizer": self.digest,
             "vocab_size": self.vocab_size,
             "slices": {
                 name: {
-                    "metrics": dict(one.metrics),
-                    "curve": [list(point) for point in one.curve],
-                    "merge_gain": [list(point) for point in one.merge_gain],
+                    "metrics": dict(measurement.metrics),
+                    "curve": [list(point) for point in measurement.curve],
+                    "merge_gain": [list(point) for point in measurement.merge_gain],
                 }
-                for name, one in self.slices.items()
+                for name, measurement in self.slices.items()
             },
             "tokens": {name: counts.tolist() for name, counts in self.tokens.items()},
         }
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> SetMeasurement:
-        """What `as_record` wrote.
-
-        Raises:
-            KeyError, TypeError, ValueError, AttributeError, OverflowError: it is no such record.
-        """
+        """Read a record made by `as_record`; raises various errors if not valid."""
         return cls(
             record["set"],
             record["tokenizer"],
             int(record["vocab_size"]),
             {
                 name: Measurement(
-                    one["metrics"],
-                    Curve((int(size), float(value)) for size, value in one["curve"]),
-                    Curve((int(size), float(value)) for size, value in one["merge_gain"]),
+                    values["metrics"],
+                    Curve((int(size), float(value)) for size, value in values["curve"]),
+                    Curve((int(size), float(value)) for size, value in values["merge_gain"]),
                 )
-                for name, one in record["slices"].items()
+                for name, values in record["slices"].items()
             },
             {name: np.array(counts, np.int64) for name, counts in record["tokens"].items()},
         )
 
 
 def changes_from(before: SetMeasurement, others: Sequence[SetMeasurement]) -> list[Change]:
-    """How the tokens of everything differ from those of one version, for each of the others.
-
-    Args:
-        before, others: of the same set.
-    """
+    """Return the change of all tokens from one version to each of the others."""
     first, *after = (
-        np.concatenate([one.tokens[text] for text in before.tokens]) for one in (before, *others)
+        np.concatenate([measurement.tokens[text] for text in before.tokens])
+        for measurement in (before, *others)
     )
     return token_changes(first, after)
 
 
 def metrics_on(found: SetMeasurement, made: EvaluationSet) -> dict[str, float]:
-    """What a version made of a set as flat metrics: all figures of everything, some of slices."""
+    """Return a measurement as flat metrics: all figures of ``all``, some per slice."""
     metrics = dict(found.slices[ALL].metrics)
     for part in distinct_parts(parts_of(made))[1:]:
         measured = found.slices[part.name].metrics
@@ -132,53 +118,50 @@ def metrics_on(found: SetMeasurement, made: EvaluationSet) -> dict[str, float]:
 
 
 def parts_of(made: EvaluationSet) -> tuple[Slice, ...]:
-    """The slices of a set: ``all``, its texts, its labels."""
-    return slices_of([EvaluationText(one.name, (), one.language, one.domain) for one in made.texts])
+    """Return the slices of a set: ``all``, its texts, its labels."""
+    return slices_of(
+        [EvaluationText(text.name, (), text.language, text.domain) for text in made.texts]
+    )
 
 
 def texts_of(workspace: Workspace, made: EvaluationSet) -> list[EvaluationText]:
-    """The texts of a set with their documents, to measure on.
-
-    Raises:
-        CorruptFile: they are not here, or damaged.
-    """
+    """Return the texts of a set with their documents, for measuring."""
     documents = read_documents(workspace, made)
     return [
-        EvaluationText(one.name, documents[one.name], one.language, one.domain)
-        for one in made.texts
+        EvaluationText(text.name, documents[text.name], text.language, text.domain)
+        for text in made.texts
     ]
 
 
 def measured_on(
     registry: Registry, version: ResolvedVersion, made: EvaluationSet
 ) -> SetMeasurement:
-    """What a version makes of a set; measured now unless it was before.
+    """Return the measurement of a version on a set; measures it if needed.
 
     Raises:
-        CorruptFile: the documents, or the version's files, are missing or damaged.
-        RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
+        CorruptFile: the documents or the version's files are missing or damaged.
     """
     workspace = registry.workspace
-    kept = kept_measurement(workspace, made, version.digest)
-    if kept is not None:
-        return kept
+    stored = kept_measurement(workspace, made, version.digest)
+    if stored is not None:
+        return stored
     tokenizer = load_version(registry, version)
     texts = texts_of(workspace, made)
     evaluation, measured = evaluate_texts(tokenizer, {}, texts, made.parallel)
-    (found,) = measurements_of(
+    (measurement,) = measurements_of(
         evaluation, measured, made, {"": (version.digest, tokenizer.vocab_size)}
     )
-    keep_measurement(workspace, found)
-    return found
+    keep_measurement(workspace, measurement)
+    return measurement
 
 
 def kept_measurement(
     workspace: Workspace, made: EvaluationSet, digest: str
 ) -> SetMeasurement | None:
-    """What a version made of a set, if it was measured; a damaged record says nothing."""
-    kept = read_measured(workspace, made.digest, digest)
+    """Return a stored measurement; None if missing or damaged."""
+    stored = read_measured(workspace, made.digest, digest)
     try:
-        return None if kept is None else SetMeasurement.from_record(kept)
+        return None if stored is None else SetMeasurement.from_record(stored)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
@@ -189,31 +172,30 @@ def measurements_of(
     made: EvaluationSet,
     which: Mapping[str, tuple[str, int]],
 ) -> tuple[SetMeasurement, ...]:
-    """What an evaluation of a set's texts says of each tokenizer that took part.
+    """Return the measurements of all tokenizers in an evaluation of a set's texts.
 
     Args:
-        measured: by label, as `evaluate_texts` gave it.
-        made: the set whose texts, all and in order, were evaluated.
+        measured: by label, from `evaluate_texts`.
         which: label → digest and vocab size.
     """
     ends = np.cumsum([text.documents for text in made.texts])[:-1]
-    found = []
+    measurements = []
     for label, (digest, vocab_size) in which.items():
         slices = evaluation.opponents[label].slices if label else evaluation.slices
-        slices = {name: _without_speed(one) for name, one in slices.items()}
+        slices = {name: _without_speed(measurement) for name, measurement in slices.items()}
         parts = np.split(measured[label].document_tokens, ends)
         tokens = {text.name: part for text, part in zip(made.texts, parts, strict=True)}
-        found.append(SetMeasurement(made.digest, digest, vocab_size, slices, tokens))
-    return tuple(found)
+        measurements.append(SetMeasurement(made.digest, digest, vocab_size, slices, tokens))
+    return tuple(measurements)
 
 
 def _without_speed(one: Measurement) -> Measurement:
-    """What depends on tokenizer and text alone: how fast this machine was is no part of it."""
+    """Drop speeds, which depend on the machine."""
     metrics = {name: value for name, value in one.metrics.items() if name not in SPEEDS}
     return replace(one, metrics=metrics)
 
 
 def keep_measurement(workspace: Workspace, found: SetMeasurement) -> None:
-    """Keep what a version made of a set; what was kept first stays, as others have shown it."""
+    """Store a measurement unless one is stored already."""
     if read_measured(workspace, found.set_digest, found.digest) is None:
         write_measured(workspace, found.set_digest, found.digest, found.as_record())

@@ -1,4 +1,4 @@
-"""Versions in formats of other tools, and on the Hugging Face Hub."""
+"""Export versions to formats of other tools and to the Hugging Face Hub."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Exporting: a version in another tool's format, compared there, and written if it is exact.
-
-Knows the order; the formats are the core's, the comparison is in `registry.certify`.
-"""
+"""Export a version to another tool's format and certify it with that tool."""
 
 from __future__ import annotations
 
@@ -37,8 +34,8 @@ from bpeline.tokenizer_core.formats import (
 )
 from bpeline.tokenizer_core.tokenizer import Format, Tokenizer
 
-CHAT_TEMPLATE = "chat_template.jinja"  # which readers take before tokenizer_config.json
-CERTIFICATES = "certificates"  # the folder of a run's artifacts
+CHAT_TEMPLATE = "chat_template.jinja"  # overrides tokenizer_config.json
+CERTIFICATES = "certificates"  # artifact folder of a run
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
@@ -46,14 +43,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What was written.
+    """A written export.
 
     Attributes:
-        path: the file or directory; its certificate lies beside it.
-        certificate: what is known of it.
-        left_out: what its reader must be told, by its name there.
-        remark: what people should know beside the certificate; may be empty.
-        roles: what its special tokens are for, declared or by their names.
+        path: the file or directory; the certificate is beside it.
+        left_out: settings that the reader needs and the format cannot hold, by their names there.
+        remark: a note for the user; may be empty.
+        roles: of its special tokens, declared or inferred from their names.
     """
 
     path: Path
@@ -63,15 +59,15 @@ class Export:
     roles: Mapping[str, str] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        told = {
+        """Return JSON values."""
+        settings = {
             name: value if isinstance(value, str | list | dict) else str(value)
             for name, value in self.left_out.items()
         }
         return {
             "path": str(self.path),
             "certificate": asdict(self.certificate),
-            "not_in_it": told,
+            "not_in_it": settings,
             "remark": self.remark,
             "roles": dict(self.roles),
         }
@@ -83,11 +79,7 @@ def export(
     format: Format,
     workspace: Workspace | Path | str | None = None,
 ) -> Path:
-    """Write a version in another format; see :func:`export_version`, which tells more.
-
-    Returns:
-        ``path``.
-    """
+    """Write a version in another format; see :func:`export_version`."""
     return export_version(reference, path, format, workspace).path
 
 
@@ -100,70 +92,72 @@ def export_version(
     chat_template: str = "",
     roles: Iterable[str] = (),
 ) -> Export:
-    """Write a version in another format, once its own program is seen to read it exactly.
+    """Write a version in another format after its own program has read it exactly.
 
-    Beside ``path`` lies ``path.certificate.json``; the workspace keeps one with the version. Where
-    the program is not installed, both say that nothing was checked.
+    The certificate is written to ``path.certificate.json`` and kept with the version in the
+    workspace. If the program is not installed, it says that nothing was checked.
 
     Args:
         reference: as for :func:`registry.load_tokenizer`.
         path: the file or directory to write.
         format: one of `tokenizer_core.formats.FORMATS`.
         workspace: see :func:`registry.load_tokenizer`.
-        texts: to compare on, besides words of the corpus and texts made to tempt.
-        chat_template: Jinja, for the format ``transformers``; that of an imported version's files
-            when empty.
-        roles: ``ROLE=TOKEN``, over what the version declares; see `declared_roles`.
+        texts: more texts to compare on, beside words of the corpus and generated texts.
+        chat_template: Jinja, for the format ``transformers``; if empty, that of an imported
+            version.
+        roles: ``ROLE=TOKEN``; overrides what the version declares; see `declared_roles`.
 
     Raises:
-        InvalidOption: an unknown format, a directory where a file is to be written, or a chat
-            template or a role that is none or that the format has no place for.
-        InvalidSpecialToken: a role of what is no special token.
+        InvalidOption: an unknown format, a directory instead of a file, or a chat template or role
+            that is not valid or not possible in the format.
+        InvalidSpecialToken: a role of a token that is not special.
         InvalidTokenizer: the format cannot hold this tokenizer exactly; nothing was written.
     """
     checks.location("reference", reference)
     checks.location("path", path)
     checks.text("chat_template", chat_template)
     texts, roles = checks.texts("texts", texts), checks.texts("roles", roles)
-    target, named = Path(path), format_named(format)
+    target, chosen_format = Path(path), format_named(format)
     tokenizer = load_tokenizer(reference, workspace)
-    kept = _kept_files(reference, workspace, tokenizer)
-    chat_template = _chat_template(chat_template, format, reference, workspace, kept)
-    samples = golden_texts(kept) if kept else []
+    directory = _kept_files(reference, workspace, tokenizer)
+    chat_template = _chat_template(chat_template, format, reference, workspace, directory)
+    samples = golden_texts(directory) if directory else []
     declared = _declared(roles, format, reference, workspace, tokenizer)
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
-        made = Path(aside) / (target.name or "tokenizer")
-        save_with_roles(format, tokenizer, made, declared)  # what is lost stands in `left_out`
+        written = Path(aside) / (target.name or "tokenizer")
+        save_with_roles(format, tokenizer, written, declared)  # losses are in `left_out`
         if chat_template:
-            named.add_chat_template(made, chat_template)
-        if target.exists() and made.is_dir() != target.is_dir():
+            chosen_format.add_chat_template(written, chat_template)
+        if target.exists() and written.is_dir() != target.is_dir():
             raise InvalidOption(
-                f"{target} is there already and is {'a' if target.is_dir() else 'no'} directory",
-                f"the format {format} is {'a directory' if made.is_dir() else 'one file'}",
-                f"choose another --output, such as {target / made.name}",
+                f"{target} exists and is {'a' if target.is_dir() else 'not a'} directory",
+                f"the format {format} is {'a directory' if written.is_dir() else 'one file'}",
+                f"choose another --output, such as {target / written.name}",
             )
-        certificate = certify(tokenizer, format, made, [*samples, *texts])
+        certificate = certify(tokenizer, format, written, [*samples, *texts])
         certificate.require_equal()
-        for file in sorted(made.iterdir(), key=_manifest_last) if made.is_dir() else [made]:
-            place = target / file.name if made.is_dir() else target
+        for file in (
+            sorted(written.iterdir(), key=_manifest_last) if written.is_dir() else [written]
+        ):
+            place = target / file.name if written.is_dir() else target
             DURABLE.write(place, read_file(file))
     content = certificate.as_json()
     DURABLE.write(target.absolute().with_name(f"{target.absolute().name}{SUFFIX}"), content)
     remark = ""
-    if kept:
-        with suppress(OSError, StorageError):  # a workspace that can only be read
+    if directory:
+        with suppress(OSError, StorageError):  # a read-only workspace
             remark = _keep_certificate(
-                reference, workspace, certificate_path(kept, format), content
+                reference, workspace, certificate_path(directory, format), content
             )
     if format == "transformers" and not chat_template and (target / CHAT_TEMPLATE).exists():
-        stays = f"{target / CHAT_TEMPLATE} was there before, is not of this export, and stays"
-        remark = "; ".join(filter(None, (remark, stays)))
-    held = {}
+        note = f"{target / CHAT_TEMPLATE} existed before, is not part of this export; kept"
+        remark = "; ".join(filter(None, (remark, note)))
+    all_roles = {}
     if format in FORMATS_WITH_ROLES:
         specials = tokenizer.special_tokens
         remark = "; ".join(filter(None, (remark, undeclared_roles(format, specials, declared))))
-        held = {**roles_of(specials, declared), **declared}
-    return Export(target, certificate, named.left_out(tokenizer), remark, held)
+        all_roles = {**roles_of(specials, declared), **declared}
+    return Export(target, certificate, chosen_format.left_out(tokenizer), remark, all_roles)
 
 
 def _declared(
@@ -173,14 +167,13 @@ def _declared(
     workspace: Workspace | Path | str | None,
     tokenizer: Tokenizer,
 ) -> dict[str, str]:
-    """The roles that the version declares, and over them those given."""
     specials = tokenizer.special_tokens
     roles = declared_roles(given, specials)
     if format not in FORMATS_WITH_ROLES:
         if roles:
             raise InvalidOption(
                 f"the format {format} has no place for the roles of special tokens",
-                f"the formats {', '.join(FORMATS_WITH_ROLES)} have",
+                f"expected one of the formats {', '.join(FORMATS_WITH_ROLES)}",
                 "choose --format transformers, or leave --role out",
             )
         return {}
@@ -198,12 +191,11 @@ def _chat_template(
     workspace: Workspace | Path | str | None,
     kept: Path | None,
 ) -> str:
-    """The template to write, if any."""
     if format != "transformers":
         if given:
             raise InvalidOption(
                 f"the format {format} has no place for a chat template",
-                "the format transformers has",
+                "expected the format transformers",
                 "choose --format transformers, or leave --chat-template out",
             )
         return ""
@@ -212,7 +204,7 @@ def _chat_template(
         return given
     if kept is None:
         return ""
-    # A trained version shares its files with an import of the same digest, not its template.
+    # Versions of one digest share their files, but a template belongs to an import.
     registry = open_registry(workspace, make=False)
     version = resolve(registry, parse_registered(str(split_size(reference)[0])))
     imported = Lineage.of(registry, version).imported
@@ -222,7 +214,7 @@ def _chat_template(
 def _keep_certificate(
     reference: str | Path, workspace: Workspace | Path | str | None, path: Path, content: bytes
 ) -> str:
-    """Keep a certificate with its version and, once, with its run in MLflow; a remark if not."""
+    """Keep a certificate with its version and MLflow run; return a remark on failure."""
     if path.exists() and read_file(path) == content:
         return ""
     registry = open_registry(workspace, make=False)
@@ -240,12 +232,14 @@ def _keep_certificate(
 def _kept_files(
     reference: str | Path, workspace: Workspace | Path | str | None, tokenizer: Tokenizer
 ) -> Path | None:
-    """The directory of the version in the workspace; None for a path or a smaller size of it."""
+    """The version's directory in the workspace; None for a path or a smaller size."""
     if isinstance(parse_reference(split_size(reference)[0]), ByPath):
         return None
-    kept = locate(workspace, make=False).workspace
+    local = locate(workspace, make=False).workspace
     return (
-        kept.version_directory(tokenizer.digest) if holds_version(kept, tokenizer.digest) else None
+        local.version_directory(tokenizer.digest)
+        if holds_version(local, tokenizer.digest)
+        else None
     )
 
 

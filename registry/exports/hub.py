@@ -1,7 +1,7 @@
-"""Folders of tokenizers on the Hugging Face Hub: fetched at a commit, pushed as one.
+"""Fetch and push folders of tokenizers on the Hugging Face Hub.
 
-The only door to ``huggingface_hub``, which a user may leave out; knows files and commits, and
-nothing of what is in them. Keys are that library's own affair (``hf auth login``, ``HF_TOKEN``).
+``huggingface_hub`` is an optional dependency and handles credentials (``hf auth login``,
+``HF_TOKEN``).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class HubReference:
-    """``hf://ORG/REPO@REVISION``: a branch, a tag or a commit of a repository."""
+    """A branch, tag or commit of a repository: ``hf://ORG/REPO@REVISION``."""
 
     repository: str
     revision: str = MAIN
@@ -44,31 +44,21 @@ class HubReference:
 
     @classmethod
     def parse(cls, text: str) -> HubReference:
-        """Read what a person typed, with or without ``hf://`` and revision.
-
-        Raises:
-            InvalidOption: it names no repository.
-        """
+        """Parse ``ORG/REPO``, with or without ``hf://`` and a revision."""
         repository, _, revision = text.removeprefix(SCHEME).partition("@")
         revision = revision or MAIN
         if not _REPOSITORY.fullmatch(repository) or not _REVISION.fullmatch(revision):
             raise InvalidOption(
                 f"{text!r} names no repository of the Hugging Face Hub",
-                "accepted is ORG/REPO, or hf://ORG/REPO@REVISION: a branch, a tag or a commit",
-                "spell it as in hf://openai-community/gpt2@main",
+                "expected ORG/REPO or hf://ORG/REPO@REVISION: a branch, a tag or a commit",
+                "write it like hf://openai-community/gpt2@main",
             )
         return cls(repository, revision)
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Files of a repository as they are in one commit.
-
-    Attributes:
-        path: the folder they are in.
-        reference: with the commit as its revision: it means the same for ever.
-        licence: as the repository states it; empty where it does not.
-    """
+    """Files of a repository at the commit in ``reference``."""
 
     path: Path
     reference: HubReference
@@ -77,13 +67,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What was pushed.
-
-    Attributes:
-        reference: with the commit as its revision.
-        files: that were sent.
-        remarks: what people should know; others' files that stay, a card that was left as it is.
-    """
+    """The result of a push; the revision of ``reference`` is the new commit."""
 
     reference: HubReference
     files: tuple[str, ...]
@@ -91,10 +75,10 @@ class Pushed:
 
 
 def fetch(reference: HubReference, names: Iterable[str]) -> Snapshot:
-    """Fetch files of a repository, those of ``names`` that there are; into the library's cache.
+    """Download the existing files of ``names`` to the cache of ``huggingface_hub``.
 
     Raises:
-        MissingSource: there is no such repository or revision, or it is not open to this user.
+        MissingSource: no such repository or revision, or no access to it.
         LibraryFailed: ``huggingface_hub`` is not installed, or the Hub does not answer.
     """
     with _hub(f"fetching {reference}") as api:
@@ -115,21 +99,14 @@ def fetch(reference: HubReference, names: Iterable[str]) -> Snapshot:
 def push(
     folder: Path, reference: HubReference, message: str, *, private: bool, ours: str
 ) -> Pushed:
-    """Push the files of a folder as one commit, and read them back.
+    """Push the files of a folder as one commit and verify them by reading them back.
 
-    A repository and a branch that are not there are made. Other files of a repository stay; so
-    does a README.md that does not contain ``ours``.
+    A missing repository or branch is created. Other files of the repository stay, and so does a
+    README.md that does not contain ``ours``.
 
     Args:
-        folder: whose files are sent.
-        reference: the repository and the branch.
         message: of the commit.
-        private: whether a repository that is made is private.
-        ours: stands in every README.md that may be replaced.
-
-    Raises:
-        LibraryFailed: ``huggingface_hub`` is not installed, or the Hub refuses or does not answer.
-        CorruptFile: what is there now is not what was sent.
+        private: whether a new repository is private.
     """
     repository, branch = reference.repository, reference.revision
     files = {path.name: read_file(path) for path in sorted(folder.iterdir())}
@@ -139,12 +116,12 @@ def push(
         if branch != MAIN:
             api.create_branch(repository, branch=branch, exist_ok=True)
         head = api.model_info(repository, revision=branch)
-        there = {one.rfilename for one in head.siblings or ()}
-        if CARD in there:
+        existing = {file.rfilename for file in head.siblings or ()}
+        if CARD in existing:
             card = api.hf_hub_download(repository, CARD, revision=_commit(head.sha))
             if ours not in read_file(card).decode(errors="replace"):
                 del files[CARD]
-                remarks.append(f"{CARD} of {repository} is not of bpeline's making and stays")
+                remarks.append(f"{CARD} of {repository} was not created by bpeline; kept")
         commit = _commit(
             api.upload_folder(
                 repo_id=repository,
@@ -157,12 +134,12 @@ def push(
         )
     pinned = HubReference(repository, commit)
     _require_sent(pinned, files)
-    if others := sorted(there & _READ_BY_OTHERS - files.keys()):
-        remarks.append(f"{repository} also holds {', '.join(others)}, not of this version")
+    if others := sorted(existing & _READ_BY_OTHERS - files.keys()):
+        remarks.append(f"{repository} also has {', '.join(others)}, not from this version")
     return Pushed(pinned, tuple(files), tuple(remarks))
 
 
-# Files that some program prefers to tokenizer.json, or to what tokenizer_config.json says.
+# Files that some programs read instead of tokenizer.json or tokenizer_config.json.
 _READ_BY_OTHERS = {
     "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model", "tekken.json",
     "sentencepiece.bpe.model", "added_tokens.json", "chat_template.jinja",
@@ -170,7 +147,7 @@ _READ_BY_OTHERS = {
 
 
 def _require_sent(reference: HubReference, files: dict[str, bytes]) -> None:
-    """Read files back from the commit that was made of them."""
+    """Read files back from the commit and compare them with what was sent."""
     with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
         with _hub(f"reading back {reference}") as api:
             api.snapshot_download(
@@ -184,12 +161,12 @@ def _require_sent(reference: HubReference, files: dict[str, bytes]) -> None:
             if not path.is_file() or read_file(path) != content:
                 raise CorruptFile(
                     f"{name} in {reference} is not what was sent",
-                    "the files as they were written",
-                    f"look at {reference}, and push again",
+                    "expected the files as they were sent",
+                    f"check {reference} and push again",
                 )
 
 
-# What those libraries for HTTP call it that huggingface_hub has used, and itself in a download.
+# Names of connection errors: of the HTTP libraries of huggingface_hub, and of its downloads.
 _NO_FILE = "LocalEntryNotFoundError"
 _NO_ANSWER = {"TransportError", "ConnectionError", _NO_FILE}
 _UNAUTHORIZED = {401, 403}
@@ -198,7 +175,7 @@ _TRY_LATER = {429, *range(500, 600)}
 
 @contextmanager
 def _hub(doing: str) -> Iterator[Any]:
-    """The library's client; whatever it raises becomes an error of ours."""
+    """Yield a Hub client; converts errors of huggingface_hub to `BpelineError`."""
     prepare_hub()
     try:
         import huggingface_hub
@@ -206,25 +183,25 @@ def _hub(doing: str) -> Iterator[Any]:
     except ImportError:
         raise LibraryFailed(
             f"{doing} needs huggingface_hub, which is not installed",
-            "the optional extra `hub`",
+            "expected the optional extra `hub`",
             "type `pip install 'bpeline[hub]'`",
         ) from None
     with fenced("huggingface_hub", doing):
         try:
             yield huggingface_hub.HfApi(library_name="bpeline")
         except (
-            errors.RepositoryNotFoundError,  # a gated one, too
+            errors.RepositoryNotFoundError,  # gated repositories, too
             errors.RevisionNotFoundError,
             errors.HFValidationError,
         ) as error:
-            said = " ".join(str(error).split())[:300]
+            message = " ".join(str(error).split())[:300]
             raise MissingSource(
-                f"{doing} failed: {type(error).__name__}: {said}",
-                "a repository and a revision that exist and are open to you",
-                "check the spelling, and type `hf auth login` for what is not public",
+                f"{doing} failed: {type(error).__name__}: {message}",
+                "expected a repository and a revision that exist and that you may read",
+                "check the spelling; type `hf auth login` if it is not public",
             ) from error
         except Exception as error:
-            kinds = {one.__name__ for one in type(error).__mro__}
+            kinds = {cls.__name__ for cls in type(error).__mro__}
             why = error.__cause__ if _NO_FILE in kinds else error
             if isinstance(why, errors.HfHubHTTPError):
                 raise _refused(doing, why) from error
@@ -232,35 +209,33 @@ def _hub(doing: str) -> Iterator[Any]:
                 raise
             raise LibraryFailed(
                 f"{huggingface_hub.constants.ENDPOINT} does not answer while {doing}: {error}",
-                "a Hub that this machine reaches",
-                "look at the network and at HF_ENDPOINT, and type the same command again",
+                "expected a Hub that this machine can reach",
+                "check the network and HF_ENDPOINT, and type the same command again",
             ) from error
 
 
 def _refused(doing: str, error: Any) -> LibraryFailed:
-    """What to do about an answer that is none of success."""
     status = getattr(error.response, "status_code", 0)
-    accepted, next_step = "what the Hub accepts", "see what it says, and mend that"
+    accepted, next_step = (
+        "expected a request that the Hub accepts",
+        "correct what the message names",
+    )
     if status in _UNAUTHORIZED:
-        accepted = "an account that may do this"
+        accepted = "expected an account that is allowed to do this"
         next_step = "type `hf auth login`, or set HF_TOKEN; then the same command again"
     elif status in _TRY_LATER:
-        accepted = "a Hub that has time for it; it refuses for now"
-        next_step = "type the same command again in some minutes"
-    said = " ".join(str(error).split())[:300]
-    return LibraryFailed(f"{doing} failed: {said}", accepted, next_step)
+        accepted = "expected a Hub that is not overloaded"
+        next_step = "type the same command again in a few minutes"
+    message = " ".join(str(error).split())[:300]
+    return LibraryFailed(f"{doing} failed: {message}", accepted, next_step)
 
 
 def _commit(said: object) -> str:
-    """A commit's hash as the Hub gave it.
-
-    Raises:
-        CorruptFile: it is none.
-    """
+    """Check a commit hash from the Hub; raises CorruptFile."""
     if isinstance(said, str) and _COMMIT.fullmatch(said):
         return said
     raise CorruptFile(
         f"the Hub named {str(said)[:60]!r} as a commit",
-        "40 hexadecimal digits",
-        "look whether HF_ENDPOINT names a Hub",
+        "expected 40 hexadecimal digits",
+        "check that HF_ENDPOINT is the address of a Hub",
     )

@@ -1,8 +1,4 @@
-"""Exports of a version read again by the libraries of today, which may be others than those then.
-
-Knows which exports a version has; the comparison is in `registry.certify`, and who hears of it is
-not known here.
-"""
+"""Check the exports of a version again with the installed libraries."""
 
 from __future__ import annotations
 
@@ -46,14 +42,12 @@ Outcome = Literal["equal", "changed", "not checked"]
 
 @dataclass(frozen=True, slots=True)
 class Recertified:
-    """An export of a version, read again.
+    """An export of a version that was read again.
 
     Attributes:
-        version: whose. format: as what it was exported.
-        before: what its certificate said.
-        now: what it says today.
-        spelled_otherwise: files of other bytes than were exported then.
-        remark: what was not done about it; may be empty.
+        before: the text of the earlier certificate.
+        spelled_otherwise: files whose bytes differ from the first export.
+        remark: what could not be done; may be empty.
     """
 
     version: ResolvedVersion
@@ -65,22 +59,21 @@ class Recertified:
 
     @property
     def outcome(self) -> Outcome:
-        """Whether texts have the ids that they are to have."""
+        """Whether texts still have the expected ids."""
         if self.now.difference is not None:
             return "changed"
         return "not checked" if self.now.not_checked else "equal"
 
     @property
     def said(self) -> str:
-        """In a line."""
+        """The new certificate in one line, with the first difference."""
         first = self.now.difference
-        told = str(self.now)
+        line = str(self.now)
         if first is not None:
-            told += f", the first {first.what!r}: at {first.at} {first.theirs} for {first.ours}"
-        return told
+            line += f", the first {first.what!r}: at {first.at} {first.theirs} for {first.ours}"
+        return line
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "reference": str(self.version),
             "digest": self.version.digest,
@@ -100,30 +93,19 @@ def recertified(
     *,
     unchecked_only: bool = False,
 ) -> Iterator[Recertified]:
-    """Read every export of a version again that has a certificate.
+    """Read every certified export of a version again and yield the results.
 
-    What lies with the version is read as it lies there; what was written elsewhere is written
-    anew. What the libraries installed say is kept in the place of the certificate that was; all
-    that was said stands in MLflow, on the version and its run.
+    Exports kept with the version are read as they are; others are written again. New certificates
+    replace the old ones, and MLflow gets a tag on the version.
 
     Args:
-        registry: where the version is.
-        version: which.
-        folder: packages in there are asked instead of those installed; what they say is in MLflow
-            alone.
-        unchecked_only: skip exports that a library has read before.
-
-    Yields:
-        Each export as it has been read.
-
-    Raises:
-        CorruptFile: the version's own files are damaged.
-        UnknownVersion: they are nowhere.
-        RegistryUnreachable: they would have to be fetched and MLflow does not answer.
+        folder: use packages from this folder instead of the installed ones; the result then goes to
+            MLflow only.
+        unchecked_only: skip exports that a library has already read.
     """
     tokenizer = load_version(registry, version)
     if not holds_version(registry.workspace, version.digest):
-        return  # where nothing can be kept, there are no certificates either
+        return  # a read-only workspace has no certificates
     directory = registry.workspace.version_directory(version.digest)
     certificates, roles = certificates_in(directory), Lineage.of(registry, version).roles
     for path in sorted(directory.glob("certificate-*.json")):
@@ -132,13 +114,13 @@ def recertified(
         if unchecked_only and before is not None and not before.not_checked:
             continue
         if format in KEPT and kept_export(directory, format) is None:
-            continue  # was never read alike, and is no export
+            continue  # it failed before, so the export was removed
         with tempfile.TemporaryDirectory(prefix="bpeline-") as aside:
             now = _read_again(tokenizer, format, directory, Path(aside), folder, roles)
         remark = _keep(registry, version, format, directory, now, folder)
         spelled = () if before is None else _of_other_bytes(before, now)
-        said = "a certificate that cannot be read" if before is None else str(before)
-        yield Recertified(version, format, said, now, spelled, remark)
+        earlier = "an unreadable certificate" if before is None else str(before)
+        yield Recertified(version, format, earlier, now, spelled, remark)
 
 
 def _read_again(
@@ -153,7 +135,7 @@ def _read_again(
         if format == ORIGINAL:
             imported = imported_in(directory)
             if imported is None:
-                raise CorruptFile("what it was imported from is not kept here any more")
+                raise CorruptFile("the original files of the import are not here any more")
             path = copy_originals(imported, directory, aside)
             return certify_originals(tokenizer, imported.format, path, folder)
         path = kept_export(directory, format) or aside / "export"
@@ -167,7 +149,7 @@ def _read_again(
 def _of_other_bytes(before: Certificate, now: Certificate) -> tuple[str, ...]:
     if before.tokenizer != now.tokenizer or len(before.files) != len(now.files):
         return ()
-    # A single file has the name that somebody gave it; those of a directory have their own.
+    # A single file may have any name; files of a directory have fixed names.
     pairs = zip(sorted(before.files.items()), sorted(now.files.items()), strict=True)
     return tuple(name for (name, then), (_, today) in pairs if then != today)
 
@@ -180,11 +162,11 @@ def _keep(
     now: Certificate,
     folder: Path | None,
 ) -> str:
-    """Keep what was said, here and in MLflow; a remark where that is not possible."""
+    """Keep a certificate here and tag it in MLflow; return a remark on failure."""
     if now.not_checked:
-        return ""  # and what was seen once stays
+        return ""  # keep the earlier certificate
     if folder is None:
-        with suppress(OSError, StorageError):  # a workspace that can only be read
+        with suppress(OSError, StorageError):  # a read-only workspace
             DURABLE.write(certificate_path(directory, format), now.as_json())
     if not version.number:
         return ""

@@ -1,4 +1,4 @@
-"""From what people type to a tokenizer in memory."""
+"""Load tokenizers by reference: name, alias, number, digest or path."""
 
 from __future__ import annotations
 

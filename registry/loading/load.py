@@ -1,7 +1,6 @@
-"""Loading a tokenizer by name, number, digest or path.
+"""Load a tokenizer by alias, number, digest or path.
 
-Reads bounded JSON and text and verifies digests; executes nothing that was downloaded. Knows how
-files come here, not how they are parsed.
+Files are limited in size and verified by digest; no downloaded code is executed.
 """
 
 from __future__ import annotations
@@ -50,32 +49,30 @@ def load_tokenizer(
         >>> tokenizer.encode("Good news")                   # doctest: +SKIP
 
     Args:
-        reference: ``news@champion`` (MLflow says which version that is now), ``news/3``, a digest
-            or at least 8 of its first digits, or a path (``./here`` or a ``Path``), as a string
-            with what its files do not say (``./ranks.tiktoken,pattern=cl100k``). With
-            ``:8000`` behind it, the same tokenizer with its first merges alone, 8,000 tokens
-            together, each under its id (`tokenizer_core.derived.of_size`).
-        workspace: where files are kept; None takes ``BPELINE_HOME``, else ``.bpeline`` here.
-        expect_digest: refuse any other tokenizer. An alias can be moved by whoever may write to
-            the registry; a job that must not notice pins the digest. It is the version's, as
-            `bpeline show` prints it, also where a smaller size is asked for.
+        reference: ``news@champion``, ``news/3``, a digest or its first 8 or more digits, or a path
+            (``./here`` or a ``Path``); a path string may add what the files lack
+            (``./ranks.tiktoken,pattern=cl100k``). The suffix ``:8000`` keeps only the first merges,
+            so that there are 8,000 tokens; ids stay the same (`tokenizer_core.derived.of_size`).
+        workspace: None takes ``BPELINE_HOME``, else ``.bpeline`` here.
+        expect_digest: raise an error for any other version. Pin it in jobs that must not follow a
+            moved alias. It is the digest of the full version, as `bpeline show` prints it.
 
     Raises:
-        InvalidOption: the reference or digest is misspelt, or there is no such size of it.
-        UnknownVersion: there is no such version; the message lists what there is.
-        RegistryUnreachable: MLflow or the catalogue is needed and does not answer. What a
-            reference meant when it was last resolved is used instead, if its files are kept here;
-            for an alias, which may have been moved since, with a ``StaleAlias`` warning.
-        StorageError: there is no workspace; none is made.
-        RegistryError: the version is not the one ``expect_digest`` names.
+        InvalidOption: the reference or digest is not valid, or there is no such size.
+        UnknownVersion: there is no such version; the message lists those that exist.
+        RegistryUnreachable: MLflow or the catalogue is needed and does not answer. If the files are
+            here, the last known meaning of the reference is used instead; for an alias with a
+            ``StaleAlias`` warning.
+        StorageError: there is no workspace.
+        RegistryError: the version is not the one of ``expect_digest``.
         CorruptFile: files are damaged or were changed.
     """
     if expect_digest is not None:
         checks.text("expect_digest", expect_digest, "0" * 64)
     if expect_digest is not None and not _FULL_DIGEST.fullmatch(expect_digest):
         raise InvalidOption(
-            f"{expect_digest!r} is no digest",
-            f"accepted are {DIGEST_LENGTH} hexadecimal digits",
+            f"{expect_digest!r} is not a digest",
+            f"expected {DIGEST_LENGTH} hexadecimal digits",
             "copy it from `bpeline show`, or from tokenizer.digest",
         )
     reference, vocab_size = split_size(reference)
@@ -100,19 +97,19 @@ def _load(
 
 
 def _kept(registry: Registry, parsed: Reference) -> ResolvedVersion | None:
-    """A version whose whole digest was typed and whose files are here: nobody need be asked."""
+    """The version with a full digest whose files are here; needs no request."""
     digest = parsed.prefix if isinstance(parsed, ByDigest) else ""
-    kept = len(digest) == DIGEST_LENGTH and holds_version(registry.workspace, digest)
-    return ResolvedVersion("", 0, digest, "") if kept else None
+    is_kept = len(digest) == DIGEST_LENGTH and holds_version(registry.workspace, digest)
+    return ResolvedVersion("", 0, digest, "") if is_kept else None
 
 
 def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
-    """Load a version from the workspace, fetching its files from MLflow if they are not here.
+    """Load a version from the workspace, or download its files from MLflow.
 
     Raises:
         CorruptFile: the files are not the registered tokenizer.
         UnknownVersion: neither the workspace nor MLflow has the files.
-        RegistryUnreachable: they would have to be fetched and MLflow does not answer.
+        RegistryUnreachable: they must be downloaded and MLflow does not answer.
     """
     workspace = registry.workspace
     if holds_version(workspace, version.digest):
@@ -120,10 +117,10 @@ def load_version(registry: Registry, version: ResolvedVersion) -> Tokenizer:
     if not version.number:
         raise UnknownVersion(
             f"the files of {version} are neither in {workspace.root} nor in MLflow",
-            "accepted are versions whose files exist",
+            "expected a version whose files exist",
             "type `bpeline versions` to see them",
         )
-    # Not inside the workspace: a reader holds no lock, so a sweep could take its directory away.
+    # Outside the workspace: readers hold no lock, so a sweep could remove the directory.
     with tempfile.TemporaryDirectory(prefix="bpeline-") as downloads:
         fetch, target = registry.tracker.models.download_version, Path(downloads)
         fetch(version.name, version.number, (MANIFEST,), target)
@@ -139,7 +136,7 @@ def _load_path(named: ByPath, expect_digest: str | None) -> Tokenizer:
     if not path.exists():
         raise UnknownVersion(
             f"there is no {path}",
-            "accepted are tokenizer files and directories, or registered versions",
+            "expected a tokenizer file or directory, or a registered version",
             "type `bpeline versions` to see what is registered",
         )
     details: dict[str, Any] = dict(named.details)
@@ -152,6 +149,6 @@ def _load_path(named: ByPath, expect_digest: str | None) -> Tokenizer:
 def _unexpected(what: str, found: str, expected: str) -> RegistryError:
     return RegistryError(
         f"{what} is the tokenizer {found}",
-        f"expected was {expected}",
+        f"expected {expected}",
         f"find out who moved or changed it, or load {expected[:12]} by its digest",
     )

@@ -1,7 +1,7 @@
-"""From what a person typed to one version, name, number and digest; and which were deleted.
+"""Resolve a reference to one version: name, number and digest.
 
-Names, numbers and aliases are MLflow's, and each number counts only with its digest. While MLflow
-does not answer, what was last seen of the same MLflow is used.
+MLflow has names, numbers and aliases; each number is checked against its digest. If MLflow does not
+answer, the last known state of the same MLflow is used.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from bpeline.tokenizer_core.errors import (
     UnknownVersion,
 )
 
-_LISTED = 12  # how many versions a message shows
+_LISTED = 12  # versions in a message
 
 
 class VersionsLost(UserWarning):
-    """MLflow has not all versions any more that it had."""
+    """MLflow lacks versions that it had before."""
 
 
 class StaleAlias(UserWarning):
-    """The registry does not answer; the alias is as it was when somebody last asked."""
+    """MLflow does not answer; the alias may have moved since it was last read."""
 
 
 def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> ResolvedVersion:
-    """Find the one version that a reference means now.
+    """Find the version that a reference means now.
 
     Raises:
-        UnknownVersion: there is none, or a digest prefix fits several; lists what exists.
-        RegistryError: MLflow has another tokenizer under this number than it had.
-        RegistryUnreachable: MLflow does not answer, and nobody here knows.
-        StorageError: another MLflow answers than the one that was there.
+        UnknownVersion: there is none, or a digest prefix is ambiguous; lists what exists.
+        RegistryError: MLflow has another tokenizer under this number than before.
+        RegistryUnreachable: MLflow does not answer, and nothing is known here.
+        StorageError: another MLflow than before answers.
     """
     if isinstance(reference, ByDigest):
         return _by_digest(registry, reference)
     try:
         if isinstance(reference, ByAlias):
-            known = _as_known(registry, reference)
-            if known is not None:
-                return known
+            known_version = _as_known(registry, reference)
+            if known_version is not None:
+                return known_version
         store = registry.store
         if isinstance(reference, ByAlias):
             tracked = registry.tracker.version_of_alias(reference.name, reference.alias)
@@ -70,10 +70,9 @@ def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> Res
         before = recall(registry.place, reference, store)
         if before is not None and before.digest != version.digest:
             raise RegistryError(
-                f"{reference} was the tokenizer {before.digest[:12]}, and MLflow at "
+                f"{reference} was the tokenizer {before.digest[:12]}, but MLflow at "
                 f"{registry.tracker.settings.place} says now that it is {version.digest[:12]}",
-                "accepted is an MLflow whose numbers keep their meaning; was it restored from a "
-                "backup?",
+                "expected the same tokenizer under a number; was MLflow restored from a backup?",
                 f"load {before.digest[:12]} by its digest, or type `bpeline doctor --fix` to "
                 "accept what MLflow says",
             )
@@ -84,12 +83,7 @@ def resolve(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> Res
 
 
 def tombstones(registry: Registry, name: str | None = None) -> list[Tombstone]:
-    """The versions (of a name) that were deleted in the MLflow that is configured.
-
-    Returns:
-        By name and number; empty while MLflow does not answer. What MLflow has under such a number
-        is still to be removed.
-    """
+    """Return deleted versions, or those of a name; empty if MLflow does not answer."""
     try:
         return registry.tracker.tombstones(name) if registry.store else []
     except (RegistryUnreachable, StoreLost):
@@ -99,40 +93,38 @@ def tombstones(registry: Registry, name: str | None = None) -> list[Tombstone]:
 def _warn_of_lost(
     registry: Registry, alias: ByAlias, now: ResolvedVersion, before: ResolvedVersion | None
 ) -> None:
-    """Say that an alias points elsewhere because MLflow lost the version that it pointed to."""
+    """Warn if an alias moved because MLflow lost the version before."""
     if before is None or before.number == now.number:
         return
     if registry.tracker.version(before.name, before.number) is not None:
         return
-    if all(one.number != before.number for one in tombstones(registry, before.name)):
+    if all(tombstone.number != before.number for tombstone in tombstones(registry, before.name)):
         warnings.warn(
             f"{alias} was {before} and is {now}: MLflow has no {before} any more. Was it restored "
-            "from a backup? `bpeline doctor` says what it lacks",
+            "from a backup? `bpeline doctor` lists what is missing",
             VersionsLost,
             stacklevel=4,
         )
 
 
 def _as_known(registry: Registry, reference: ByAlias) -> ResolvedVersion | None:
-    """What a server's alias means, where it is what it was: one call, and no import of MLflow.
-
-    Raises:
-        RegistryUnreachable: no server answers.
-    """
+    """The known version of a server's alias if it has not moved; one cheap request."""
     uri = registry.tracker.settings.uri
-    known = recall(registry.place, reference, registry.known_store) if is_server(uri) else None
-    if known is None:
+    known_version = (
+        recall(registry.place, reference, registry.known_store) if is_server(uri) else None
+    )
+    if known_version is None:
         return None
-    found = server_alias.version_of_alias(uri, reference.name, reference.alias)
-    same = found is not None and (found.number, found.digest) == (known.number, known.digest)
-    return known if same else None
+    current = server_alias.version_of_alias(uri, reference.name, reference.alias)
+    same = current is not None and (current.number, current.digest) == (
+        known_version.number,
+        known_version.digest,
+    )
+    return known_version if same else None
 
 
 def _as_remembered(registry: Registry, reference: ByAlias | ByNumber) -> ResolvedVersion | None:
-    """What a reference meant in this MLflow, for a day without it: here, or in the catalogue.
-
-    An alias may have been moved since: a `StaleAlias` warning says so.
-    """
+    """The last known meaning of a reference; warns with `StaleAlias` for an alias."""
     store, name = registry.known_store, reference.name
     version = recall(registry.place, reference, store)
     if version is None:
@@ -146,8 +138,8 @@ def _as_remembered(registry: Registry, reference: ByAlias | ByNumber) -> Resolve
                     version = ResolvedVersion(name, number, row.digest, "")
     if version is not None and isinstance(reference, ByAlias):
         warnings.warn(
-            f"MLflow at {registry.tracker.settings.place} does not answer; {reference} is taken "
-            f"to be {version}, as it was last seen here",
+            f"MLflow at {registry.tracker.settings.place} does not answer; using {version} for "
+            f"{reference}, as last seen here",
             StaleAlias,
             stacklevel=4,
         )
@@ -156,71 +148,74 @@ def _as_remembered(registry: Registry, reference: ByAlias | ByNumber) -> Resolve
 
 def _by_digest(registry: Registry, reference: ByDigest) -> ResolvedVersion:
     prefix = reference.prefix
-    found: dict[str, ResolvedVersion] = {}
-    with suppress(StorageError):  # one that this process may only read, of an earlier release
-        found = {
+    matches: dict[str, ResolvedVersion] = {}
+    with suppress(StorageError):  # a read-only catalogue of an earlier release
+        matches = {
             row.digest: ResolvedVersion("", 0, row.digest, "")
             for row in registry.catalogue.versions()
             if row.digest.startswith(prefix)
         }
     for directory in registry.workspace.versions.glob(f"{prefix}*"):
-        if len(directory.name) == DIGEST_LENGTH and directory.name not in found:
-            found[directory.name] = ResolvedVersion("", 0, directory.name, "")
+        if len(directory.name) == DIGEST_LENGTH and directory.name not in matches:
+            matches[directory.name] = ResolvedVersion("", 0, directory.name, "")
     try:
         for tracked in reversed(registry.tracker.versions()):
             if tracked.digest.startswith(prefix):
-                found[tracked.digest] = ResolvedVersion.of(tracked)
+                matches[tracked.digest] = ResolvedVersion.of(tracked)
     except RegistryUnreachable:
-        if not found:
+        if not matches:
             raise
-    if len(found) > 1:
+    if len(matches) > 1:
         raise UnknownVersion(
-            f"{len(found)} tokenizers have a digest beginning with {prefix}",
-            f"they are {_enumerated(sorted(found))}",
+            f"{len(matches)} tokenizers have a digest beginning with {prefix}",
+            f"they are {_enumerated(sorted(matches))}",
             "type more digits",
         )
-    if not found:
+    if not matches:
         _refuse_deleted(registry, reference)
         raise _unknown(registry, f"a digest beginning with {prefix}", None)
-    return found.popitem()[1]
+    return matches.popitem()[1]
 
 
 def _refuse_deleted(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> None:
-    """Raise UnknownVersion where a number or a digest is that of a version that was deleted."""
+    """Raise UnknownVersion if a number or digest is that of a deleted version."""
     if isinstance(reference, ByAlias):
         return
     name = reference.name if isinstance(reference, ByNumber) else None
-    for one in tombstones(registry, name):
+    for tombstone in tombstones(registry, name):
         if isinstance(reference, ByNumber):
-            meant = one.number == reference.number
+            is_match = tombstone.number == reference.number
         else:
-            meant = one.digest.startswith(reference.prefix)
-        if meant:
+            is_match = tombstone.digest.startswith(reference.prefix)
+        if is_match:
             raise UnknownVersion(
-                f"{one.reference} ({one.digest[:12]}) was {one}",
-                "accepted are versions that there are; a deleted number is never used again",
-                f"type `bpeline versions {one.name}` to see them",
+                f"{tombstone.reference} ({tombstone.digest[:12]}) was {tombstone}",
+                "expected an existing version; a deleted number is never used again",
+                f"type `bpeline versions {tombstone.name}` to see them",
             )
 
 
 def _unknown(registry: Registry, wanted: str, name: str | None) -> UnknownVersion:
-    """Say what does not exist, and what does."""
     tracked = registry.tracker.versions()
     names = {one.name for one in tracked}
     known = {f"{one.name}/{one.number}" for one in tracked if name in (None, one.name)}
     aliases = {f"{one}@{a}" for one, at in registry.tracker.aliases(name).items() for a in at}
     if name is not None and not known:
         what = f"no tokenizer is called {name}"
-        exists = f"known are {_enumerated(sorted(names))}" if names else "the registry is empty"
+        exists = (
+            f"expected one of {_enumerated(sorted(names))}" if names else "the registry is empty"
+        )
     else:
         what = f"there is no {wanted}" if name else f"no version has {wanted}"
         everything = sorted(aliases) + sorted(known)
-        exists = f"known are {_enumerated(everything)}" if everything else "the registry is empty"
+        exists = (
+            f"expected one of {_enumerated(everything)}" if everything else "the registry is empty"
+        )
     there = _elsewhere(registry, name)
     alias = wanted.removeprefix(f"{name}@")
     if name is not None and known and alias != wanted:
         latest = max(one.number for one in tracked if one.name == name)
-        advice = f"or `bpeline promote {name}/{latest} --to {alias}` to let it name the latest"
+        advice = f"or `bpeline promote {name}/{latest} --to {alias}` to create it"
     else:
         advice = "or `bpeline train` to make one"
     return UnknownVersion(
@@ -231,13 +226,13 @@ def _unknown(registry: Registry, wanted: str, name: str | None) -> UnknownVersio
 
 
 def _elsewhere(registry: Registry, name: str | None) -> str:
-    """That versions of the name were registered in another MLflow."""
+    """A note on versions of the name in another MLflow; may be empty."""
     others: list[str] = []
     with suppress(StorageError, RegistryUnreachable):
         others = [
-            f"{one.name}/{one.number} ({one.digest[:12]})"
-            for one in registry.catalogue.registrations(name)
-            if one.store != registry.known_store
+            f"{registration.name}/{registration.number} ({registration.digest[:12]})"
+            for registration in registry.catalogue.registrations(name)
+            if registration.store != registry.known_store
         ]
     return f"; another MLflow has {_enumerated(others)}" if others else ""
 

@@ -1,7 +1,7 @@
-"""What references meant when they were last resolved: one small file each in the workspace.
+"""The last known meaning of references, one small file each in the workspace.
 
-An alias may have been moved since and an MLflow replaced, so a file is believed only when nobody
-else can be asked, and tells when a number changed its meaning.
+An alias may have moved or MLflow been replaced since, so the files are used only while MLflow does
+not answer, and to notice that a number changed its meaning.
 """
 
 from __future__ import annotations
@@ -32,9 +32,8 @@ class ResolvedVersion:
     """One existing version.
 
     Attributes:
-        name: the tokenizer's name; empty for files found by digest alone.
-        number: its number in MLflow; 0 likewise.
-        digest: its full digest.
+        name, number: empty and 0 for files found by digest.
+        digest: the full digest.
         mlflow_run_id: the MLflow run it was registered from.
     """
 
@@ -45,7 +44,6 @@ class ResolvedVersion:
 
     @classmethod
     def of(cls, tracked: TrackedVersion) -> ResolvedVersion:
-        """What MLflow says that a reference means."""
         return cls(tracked.name, tracked.number, tracked.digest, tracked.mlflow_run_id)
 
     def __str__(self) -> str:
@@ -55,7 +53,7 @@ class ResolvedVersion:
 def remember(
     place: Place, reference: ByAlias | ByNumber, version: ResolvedVersion, store: str
 ) -> None:
-    """Keep what a reference means in one MLflow; not where the workspace can only be read."""
+    """Store what a reference means in one MLflow; no-op in a read-only workspace."""
     if recall(place, reference, store) == version or not place.workspace.manifest.exists():
         return
     record = sealed({"store": store, "reference": str(reference), "version": asdict(version)})
@@ -64,7 +62,7 @@ def remember(
 
 
 def forget_resolved(place: Place, name: str, number: int) -> None:
-    """Remove every memory of a version: what its number meant, and aliases that pointed to it."""
+    """Remove all files that refer to a version."""
     for path in place.workspace.resolved_references.glob("*.json"):
         record = _read(path)
         if record is not None and (record[2].name, record[2].number) == (name, number):
@@ -72,7 +70,7 @@ def forget_resolved(place: Place, name: str, number: int) -> None:
 
 
 def remembered_numbers(place: Place, store: str) -> Iterator[ResolvedVersion]:
-    """What numbers meant in one MLflow when they were last resolved here."""
+    """Yield the stored versions of one MLflow that were resolved by number."""
     for path in place.workspace.resolved_references.glob("*.json"):
         record = _read(path)
         if record is not None and record[:2] == (store, str(record[2])):
@@ -80,17 +78,17 @@ def remembered_numbers(place: Place, store: str) -> Iterator[ResolvedVersion]:
 
 
 def recall(place: Place, reference: ByAlias | ByNumber, store: str) -> ResolvedVersion | None:
-    """What a reference meant, or None: never resolved here, or in another MLflow."""
+    """Return the stored meaning of a reference in this MLflow, or None."""
     record = _read(place.workspace.resolved(str(reference)))
     return record[2] if record is not None and record[:2] == (store, str(reference)) else None
 
 
 def _read(path: Path) -> tuple[str, str, ResolvedVersion] | None:
-    """In which MLflow, which reference meant what; None for what cannot be read."""
+    """MLflow identity, reference and version of a file; None if it is unreadable."""
     try:
         record = unsealed(read_json(path, _LARGEST_RECORD))
         version = check_fields(ResolvedVersion(**record["version"]))
-        sound = len(version.digest) == DIGEST_LENGTH
-        return (record["store"], record["reference"], version) if sound else None
+        is_valid = len(version.digest) == DIGEST_LENGTH
+        return (record["store"], record["reference"], version) if is_valid else None
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -1,4 +1,4 @@
-"""The files of a version: made from a tokenizer, kept in the workspace, read back and verified."""
+"""The files of a version: write, copy to the workspace, verify and load them."""
 
 from __future__ import annotations
 
@@ -29,45 +29,42 @@ if TYPE_CHECKING:
     from bpeline.registry.workspace import Workspace
     from bpeline.tokenizer_core.tokenizer import SavedFormat, Tokenizer
 
-# Of our own format the manifest comes last: where it is, the others are.
+# Written last in our format: if it exists, the other files do.
 MANIFEST = "manifest.json"
-FOR_READERS = ("vocab.json", "merges.txt")  # written for people and other programs
+FOR_READERS = ("vocab.json", "merges.txt")  # for people and other programs
 _OF_LOADERS = {"tokenizer.bin", *FOR_READERS, MANIFEST}
-KEPT = ("hf", "tiktoken")  # formats whose file stays with a version, if it was read alike
-CERTIFYING = ("tokenizers", "tiktoken")  # what reads these, installed by the extra `certify`
+KEPT = ("hf", "tiktoken")  # formats kept with a version if their check found no difference
+CERTIFYING = ("tokenizers", "tiktoken")  # their readers: the extra `certify`
 FIGURES = "figures"
 PAGES = "pages"
-EXTENSION = "extension.json"  # what was checked of a version that extends another
-RECIPE = "extension-recipe.json"  # and which of its old ids each new one stands for
+EXTENSION = "extension.json"  # checks of a version that extends another
+RECIPE = "extension-recipe.json"  # the old ids that each new id stands for
 
 
 def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path]:
-    """Write a tokenizer in the formats people load without bpeline, with a certificate of each.
+    """Export a tokenizer to the common formats, with a certificate of each.
 
-    ``tokenizer.json`` for HuggingFace and ``NAME.tiktoken``; besides, without a certificate,
-    ``vocab.json`` and ``merges.txt``. A format that cannot express this tokenizer is left out, and
-    so is one that its own program reads otherwise: then there is the certificate alone, which says
-    how.
+    Writes ``tokenizer.json`` for Hugging Face and ``NAME.tiktoken``, and without a certificate
+    ``vocab.json`` and ``merges.txt``. A format that cannot hold the tokenizer is skipped. An export
+    that its own program reads differently is removed; its certificate stays.
 
     Args:
-        tokenizer: what to write.
-        name: the tokenizer's name.
-        directory: where the ``bpeline`` format already lies.
+        directory: already contains the ``bpeline`` format.
 
     Returns:
-        The exports with a certificate.
+        The certified exports.
     """
     from bpeline.registry.certify import Certificate, certify
     from bpeline.tokenizer_core.formats import bpeline
 
     texts = golden_texts(directory)
-    with suppress(InvalidInput):  # a special token that reads like an ordinary one
+    with suppress(InvalidInput):  # a special token that looks like an ordinary one
         bpeline.save_for_readers(tokenizer, directory)
     exports: tuple[tuple[SavedFormat, str], ...]
     exports = (("hf", "tokenizer.json"), ("tiktoken", f"{name}.tiktoken"))
     written: list[tuple[SavedFormat, Path]] = []
     for format_name, file_name in exports:
-        with suppress(InvalidInput):  # e.g. a rank order that tiktoken cannot hold
+        with suppress(InvalidInput):  # such as a rank order that tiktoken cannot hold
             tokenizer.save(directory / file_name, format=format_name)
             written.append((format_name, directory / file_name))
 
@@ -84,19 +81,18 @@ def write_exports(tokenizer: Tokenizer, name: str, directory: Path) -> list[Path
 
 
 def kept_export(directory: Path, format: str) -> Path | None:
-    """The export to a format that `write_exports` left with a version; None where it left none."""
+    """Return the export that `write_exports` left with a version, or None."""
     patterns = {"hf": "tokenizer.json", "tiktoken": "*.tiktoken"}
-    found = sorted(directory.glob(patterns[format])) if format in patterns else []
-    return found[0] if found else None
+    paths = sorted(directory.glob(patterns[format])) if format in patterns else []
+    return paths[0] if paths else None
 
 
 def certificate_path(directory: Path, format: str) -> Path:
-    """Where a version keeps the certificate of its export to a format."""
     return directory / f"certificate-{format}.json"
 
 
 def uncertified(directory: Path, reference: str) -> str:
-    """What to type because an export of a version was compared with no library; may be empty."""
+    """Return what to type if an export was not checked by a library; else empty."""
     from bpeline.registry.certify import certificates_in
 
     certificates = certificates_in(directory)
@@ -109,42 +105,42 @@ def uncertified(directory: Path, reference: str) -> str:
 
 
 def require_certified(directory: Path, reference: str, what: str) -> None:
-    """Refuse a version whose exports are not known to be read alike by the libraries.
+    """Require that libraries have read every export of a version without a difference.
 
     Raises:
-        PromotionRefused: a library reads an export otherwise.
-        PromotionNotJudged: no library has read one of them, or there are none here.
+        PromotionRefused: a library reads an export differently.
+        PromotionNotJudged: an export was not checked, or there are none here.
     """
     from bpeline.registry.certify import certificates_in
 
-    exports = {kind: one for kind, one in certificates_in(directory).items()
+    exports = {kind: certificate for kind, certificate in certificates_in(directory).items()
                if kind in KEPT and kept_export(directory, kind)}  # fmt: skip
-    wrong = [f"{one} in the export {kind}" for kind, one in exports.items() if one.difference]
+    wrong = [
+        f"{certificate} in the export {kind}"
+        for kind, certificate in exports.items()
+        if certificate.difference
+    ]
     why = uncertified(directory, reference)
     if not wrong and not why and exports:
         return
     judged = wrong or [f"not judged: {why or f'this workspace has no export of {reference}'}"]
     raise (PromotionRefused if wrong else PromotionNotJudged)(
         f"{what}: {'; '.join(judged)}",
-        "for a promotion with `certified = true`, libraries must have read each export alike",
+        "expected checked exports without differences: the rules say `certified = true`",
         f"type `pip install 'bpeline[certify]'`, then `bpeline export --check {reference}` on the "
         "machine that trained it",
     )
 
 
 def golden_texts(directory: Path) -> list[str]:
-    """The texts whose ids are kept with a version, words of its corpus among them."""
+    """Return the texts whose ids are stored with a version, with words of its corpus."""
     from bpeline.tokenizer_core.formats import read_manifest
 
     return [entry["text"] for entry in read_manifest(directory)["golden"]]
 
 
 def holds_version(workspace: Workspace, digest: str) -> bool:
-    """Whether the workspace has all files of a version, here or, until now, in its store.
-
-    Raises:
-        StorageError: the store does not answer.
-    """
+    """Whether the workspace has all files of a version; copies them from its store."""
     return fetch_directory(workspace, workspace.version_directory(digest), MANIFEST)
 
 
@@ -160,35 +156,33 @@ def is_whole(workspace: Workspace, digest: str) -> bool:
 
 
 def is_published_here(workspace: Workspace, digest: str) -> bool:
-    """Whether the workspace has more of a version than who only loads it would."""
+    """Whether the workspace has more files of a version than loading needs."""
     directory = workspace.version_directory(digest)
-    return directory.is_dir() and any(one.name not in _OF_LOADERS for one in directory.iterdir())
+    return directory.is_dir() and any(path.name not in _OF_LOADERS for path in directory.iterdir())
 
 
 def format_files(directory: Path) -> list[Path]:
-    """The files of the ``bpeline`` format, the only ones a loader reads; the manifest last."""
+    """Return the files of the ``bpeline`` format, which loading reads; manifest last."""
     from bpeline.tokenizer_core.formats import bpeline
 
     return [directory / name for name in bpeline.files_of(directory)]
 
 
 def all_files(directory: Path) -> list[Path]:
-    """Every finished file directly in ``directory``, the manifest last."""
-    found = [one for one in directory.iterdir() if one.is_file() and not is_temporary(one)]
-    return sorted(found, key=lambda path: (path.name == MANIFEST, path.name))
+    """Return the finished files directly in ``directory``, the manifest last."""
+    paths = [file for file in directory.iterdir() if file.is_file() and not is_temporary(file)]
+    return sorted(paths, key=lambda path: (path.name == MANIFEST, path.name))
 
 
 def keep_files(workspace: Workspace, publication: Publication) -> Publication:
-    """Copy a publication's files, figures and pages into the workspace, durably and verified.
+    """Copy a publication's files, figures and pages into the workspace.
 
     Returns:
-        The publication, pointing to the kept files and sealing the exports among them: the
-        files of our own format, evaluations and certificates are sealed by themselves.
+        The publication with the new paths and digests of its exports. Files of our own format,
+        evaluations and certificates contain their own digests.
 
     Raises:
-        CorruptFile: the files are not the tokenizer whose digest the publication names, also where
-            they have waited in the workspace, or not those that it sealed.
-        DiskFull: no space; nothing refers to what was copied.
+        CorruptFile: the files do not have the digest of the publication, or changed since.
     """
     source = publication.tokenizer_directory
     target = workspace.version_directory(publication.digest)
@@ -200,17 +194,17 @@ def keep_files(workspace: Workspace, publication: Publication) -> Publication:
     _copy((path for path in publication.pages if path.parent != pages), pages)
     figure_files = tuple(figures / path.name for path in publication.figures)
     page_files = tuple(pages / path.name for path in publication.pages)
-    kept = {
+    digests = {
         path.name: digest_of_bytes(read_file(path))
         for path in all_files(target)
         if path.name in ("tokenizer.json", *FOR_READERS) or path.suffix == ".tiktoken"
     }
     for name, digest in publication.kept.items():
-        if kept.get(name) != digest:
+        if digests.get(name) != digest:
             raise CorruptFile(
-                f"{target / name} is {'not what was written' if name in kept else 'missing'}",
-                "the files of a version as they were when training ended",
-                "type the training again: it finds what it has learned and writes the files again",
+                f"{target / name} is {'not what was written' if name in digests else 'missing'}",
+                "expected the files as they were when training ended",
+                "type the training again: it reuses its checkpoints and writes the files again",
             )
     share_directory(workspace, target, MANIFEST)
     return replace(
@@ -218,18 +212,14 @@ def keep_files(workspace: Workspace, publication: Publication) -> Publication:
         tokenizer_directory=target,
         figures=figure_files,
         pages=page_files,
-        kept=kept,
+        kept=digests,
     )
 
 
 def keep_downloads(workspace: Workspace, digest: str, downloads: Path) -> Tokenizer:
-    """Verify downloaded files, then keep them as the version with this digest.
-
-    Raises:
-        CorruptFile: the files are another tokenizer than the registry promised; nothing is kept.
-    """
+    """Verify downloaded files, then copy them into the workspace."""
     tokenizer = load_verified(downloads, digest)
-    # Keeping is a convenience: a full or read-only disk does not make the tokenizer worse.
+    # The copy is only a cache: loading works on a full or read-only disk, too.
     if workspace.manifest.exists():
         with suppress(OSError, StorageError):
             _copy(format_files(downloads), workspace.version_directory(digest))
@@ -237,16 +227,10 @@ def keep_downloads(workspace: Workspace, digest: str, downloads: Path) -> Tokeni
 
 
 def load_verified(directory: Path, digest: str | None = None) -> Tokenizer:
-    """Load the ``bpeline`` format and compare what it behaves like with what was promised.
-
-    Reads bounded JSON and text; executes nothing.
-
-    Args:
-        directory: holds the files of the format.
-        digest: the digest it must have; None accepts any.
+    """Load the ``bpeline`` format and verify its digest; executes no code.
 
     Raises:
-        CorruptFile: a file is damaged, or the tokenizer has another digest.
+        CorruptFile: a file is damaged, or the digest differs.
         InvalidTokenizer: the files contradict each other.
     """
     from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -255,8 +239,8 @@ def load_verified(directory: Path, digest: str | None = None) -> Tokenizer:
     if digest is not None and tokenizer.digest != digest:
         raise CorruptFile(
             f"{directory} holds the tokenizer {tokenizer.digest}, not {digest}",
-            "accepted are exactly the files that were registered",
-            f"remove {directory} to have it fetched again, and find out who changed it",
+            "expected the files that were registered",
+            f"remove {directory} to fetch it again, and find out who changed it",
         )
     return tokenizer
 

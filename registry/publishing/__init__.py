@@ -1,4 +1,4 @@
-"""From a finished tokenizer to a registered version: its files, exactly once."""
+"""Register finished tokenizers as versions, exactly once."""
 
 from __future__ import annotations
 

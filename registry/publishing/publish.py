@@ -1,10 +1,10 @@
-"""Publishing: in one fixed order, so that a crash leaves orphans and never a lie.
+"""Publish versions in a fixed order, so that a crash can be resumed.
 
     files in the workspace → outbox record → catalogue row → MLflow run → registered version
     → alias → run finished → outbox record removed
 
-Everything after the outbox record can be repeated any number of times. While MLflow is down the
-record waits; ``bpeline resume`` delivers it. Knows the order, not how any step is done.
+Every step after the outbox record can be repeated. While MLflow is down the record waits;
+``bpeline resume`` delivers it.
 """
 
 from __future__ import annotations
@@ -47,56 +47,58 @@ if TYPE_CHECKING:
     from bpeline.registry.tracking import TrackedVersion
     from bpeline.registry.workspace import Workspace
 
-_ATTEMPTS = 5  # at moving it while publishers with another catalogue do
+_ATTEMPTS = 5  # to move the alias while publishers with another catalogue move it
 
 
 def publish_version(
     registry: Registry, publication: Publication, alias: str = CANDIDATE
 ) -> PublishedVersion:
-    """Register a finished tokenizer exactly once and let ``candidate`` point to it.
+    """Register a finished tokenizer exactly once and move ``candidate`` to it.
 
-    A tokenizer of the same behaviour that is already registered under the name is returned, with
-    ``newly_registered`` False, instead of a second version.
+    If the name already has a version with the same digest, that version is returned with
+    ``newly_registered=False``.
 
     Raises:
-        RegistryUnreachable: MLflow does not answer. The tokenizer and its outbox record are safe
-            on disk; :func:`publish_outbox` completes the publication later.
-        RegistryError, StorageError: MLflow refused, or a store that was here is lost; the same
-            holds.
-        CorruptFile: the files are not the tokenizer that the publication names.
+        RegistryUnreachable: MLflow does not answer. Files and outbox record are on disk;
+            :func:`publish_outbox` completes the publication later.
+        RegistryError, StorageError: MLflow refused, or a known store is lost. Files and record are
+            on disk, too.
+        CorruptFile: the files do not have the digest of the publication.
         DiskFull: no space for the files.
     """
     checks.instance("registry", registry, "Registry")
     checks.instance("publication", publication, Publication)
     validate_alias(alias)
-    kept = keep_files(registry.workspace, publication)
-    keep_in_outbox(registry.workspace, kept)
+    stored = keep_files(registry.workspace, publication)
+    keep_in_outbox(registry.workspace, stored)
     try:
-        remember_version(registry, kept)
-        # In the order in which trainings end, whenever they are delivered.
-        kept = replace(kept, trained=registry.catalogue.training_ended(kept.name, kept.digest))
-        return _deliver(registry, kept, keep_in_outbox(registry.workspace, kept), alias)
+        remember_version(registry, stored)
+        # Numbered when the training ends, so the order survives late delivery.
+        stored = replace(
+            stored, trained=registry.catalogue.training_ended(stored.name, stored.digest)
+        )
+        return _deliver(registry, stored, keep_in_outbox(registry.workspace, stored), alias)
     except (RegistryError, StorageError) as error:
         raise type(error)(
-            f"the tokenizer {publication.name} is finished and kept in {kept.tokenizer_directory}, "
-            f"but it is not published: {error.happened}",
+            f"the tokenizer {publication.name} is finished and kept in "
+            f"{stored.tokenizer_directory}, but it is not published: {error.happened}",
             error.accepted,
-            f"{error.next_step}; then type `bpeline resume`, which publishes what is waiting",
+            f"{error.next_step}; then type `bpeline resume` to publish it",
         ) from error
 
 
 def keep_in_outbox(workspace: Workspace, publication: Publication) -> Path:
-    """Let a publication wait until it is delivered, by us or by `bpeline resume`; its record."""
+    """Write the outbox record of a publication and return its path."""
     record = workspace.outbox_record(f"{publication.name}.{publication.digest}")
     DURABLE.write(record, publication.as_json(workspace.root))
     return record
 
 
 def publish_outbox(registry: Registry, alias: str = CANDIDATE) -> list[PublishedVersion]:
-    """Publish everything that waits in the outbox, oldest training first, and close its runs.
+    """Publish everything in the outbox, oldest training first, and end its runs.
 
     Raises:
-        RegistryUnreachable: MLflow still does not answer; what is left keeps waiting.
+        RegistryUnreachable: MLflow does not answer; the rest stays in the outbox.
         CorruptFile: a record is damaged; all others have been published.
     """
     checks.instance("registry", registry, "Registry")
@@ -108,24 +110,24 @@ def publish_outbox(registry: Registry, alias: str = CANDIDATE) -> list[Published
             waiting.append((Publication.of_file(path), path))
         except CorruptFile as error:
             damaged = damaged or error
-    # One that was cut short before it got its place comes last; clocks decide among these alone.
+    # Records without a training number (interrupted early) come last, ordered by time.
     waiting.sort(key=lambda one: (one[0].trained == 0, one[0].trained, one[0].created_at))
     unfinished = {run.id for run in registry.catalogue.unfinished_runs()}
     published = []
     for publication, path in waiting:
         try:
-            kept = keep_files(registry.workspace, publication)
+            stored = keep_files(registry.workspace, publication)
         except (CorruptFile, FileNotFoundError) as error:
             damaged = damaged or _without_files(publication, path, error)
             continue
-        published.append(_deliver(registry, kept, path, alias, unfinished))
+        published.append(_deliver(registry, stored, path, alias, unfinished))
     if damaged is not None:
         raise damaged
     return published
 
 
 def waiting_records(workspace: Workspace) -> list[Path]:
-    """The outbox records of publications that have not been completed."""
+    """Return the paths of the outbox records."""
     outbox = Path(workspace.outbox)
     if not outbox.is_dir():
         return []
@@ -133,12 +135,12 @@ def waiting_records(workspace: Workspace) -> list[Path]:
 
 
 def waits_in_outbox(workspace: Workspace, run_id: str) -> bool:
-    """Whether a run's tokenizer is finished and only its publication is missing."""
-    return any(one.run_id == run_id for _, one in waiting_publications(workspace))
+    """Whether a run is finished except for its publication."""
+    return any(publication.run_id == run_id for _, publication in waiting_publications(workspace))
 
 
 def waiting_publications(workspace: Workspace) -> Iterator[tuple[Path, Publication]]:
-    """What waits in the outbox, each with its record; damaged records are left out."""
+    """Yield outbox records and their publications; skips damaged records."""
     for path in waiting_records(workspace):
         with suppress(CorruptFile, FileNotFoundError):
             yield path, Publication.of_file(path)
@@ -151,10 +153,7 @@ def _deliver(
     alias: str,
     unfinished: Container[str] = (),
 ) -> PublishedVersion:
-    """Everything after the outbox record; safe to repeat from the beginning.
-
-    A run among the ``unfinished`` ends here, while the record still says what is to be done.
-    """
+    """Do every step after the outbox record; can be repeated from the start."""
     name, digest, tracker = publication.name, publication.digest, registry.tracker
     directory = publication.tokenizer_directory
     store = registry.make_store()
@@ -175,14 +174,14 @@ def _deliver(
         _keep_registered_default(registry, version, directory)
     remember_version(registry, publication, version)
     before = registry.catalogue.add_registration(Registration(store, name, version.number, digest))
-    # Not whether this call made it: a call that was cut short may have.
+    # True also if an earlier, interrupted call registered it.
     new = version.run_id == publication.run_id
     move = _let_alias_point(registry, publication, alias, version.number, new)
     _describe_name(registry, publication)
     if publication.run_id in unfinished:
         registry.catalogue.end_run(publication.run_id, "finished")
     DURABLE.remove(record)
-    with suppress(RegistryError):  # who reads next asks MLflow instead
+    with suppress(RegistryError):  # else the next reader asks MLflow
         tracker.keep_snapshot()
     remarks = []
     if not new:
@@ -190,11 +189,11 @@ def _deliver(
     if move.to_number != version.number:
         later = "a later training" if new else "a later version"
         remarks.append(f"{name}@{alias} stays at {name}/{move.to_number}, {later}")
-    with suppress(RegistryError):  # it is published, whatever MLflow answers now
+    with suppress(RegistryError):  # it is published anyway
         remarks += [
-            f"{name}/{version.number} is the tokenizer that was {one.reference}, {one}"
-            for one in tracker.tombstones(name)
-            if one.digest == digest and one.number < version.number
+            f"{name}/{version.number} is the tokenizer that was {tombstone.reference}, {tombstone}"
+            for tombstone in tracker.tombstones(name)
+            if tombstone.digest == digest and tombstone.number < version.number
         ]
     if before:
         remarks.append(
@@ -217,11 +216,7 @@ def _deliver(
 
 
 def _loadable(directory: Path) -> tuple[list[Path], dict[str, Any]]:
-    """The files by which ``mlflow.pyfunc`` loads a version, and what it has to know of them.
-
-    ``tokenizer.json`` is among them where `tokenizers` was found to read it alike: it serves where
-    bpeline is not installed.
-    """
+    """The files that ``mlflow.pyfunc`` loads a version from, and its config."""
     export, certificate = kept_export(directory, "hf"), certificates_in(directory).get("hf")
     certified = certificate is not None and not (certificate.difference or certificate.not_checked)
     reader = certificate.version if export and certificate and certified else ""
@@ -236,10 +231,7 @@ def _loadable(directory: Path) -> tuple[list[Path], dict[str, Any]]:
 
 
 def _keep_registered_default(registry: Registry, version: TrackedVersion, directory: Path) -> None:
-    """Let the files here find the special tokens by default that the registered version finds.
-
-    The digest says nothing of it: the version may have been trained, and its export imported here.
-    """
+    """Copy the registered default of allowed special tokens: not in the digest."""
     from bpeline.tokenizer_core.formats import bpeline
 
     if not bpeline.read_manifest(directory)["special_tokens"]:
@@ -251,18 +243,20 @@ def _keep_registered_default(registry: Registry, version: TrackedVersion, direct
 
 
 def _describe_name(registry: Registry, publication: Publication) -> None:
-    """Say on the page of the name on what its versions are measured: a courtesy."""
-    named = registry.catalogue.evaluation_set(publication.name)
-    if named is not None and named.digest == publication.evaluation_set:
-        said = publication.tags.get(MEASURED_ON, f"evaluation set {named.digest[:8]}")
+    """Describe on the MLflow page of the name what its versions are measured on."""
+    evaluation_set = registry.catalogue.evaluation_set(publication.name)
+    if evaluation_set is not None and evaluation_set.digest == publication.evaluation_set:
+        description = publication.tags.get(
+            MEASURED_ON, f"evaluation set {evaluation_set.digest[:8]}"
+        )
         with suppress(RegistryError):
-            registry.tracker.describe_name(publication.name, said)
+            registry.tracker.describe_name(publication.name, description)
 
 
 def _let_alias_point(
     registry: Registry, publication: Publication, alias: str, number: int, new: bool
 ) -> AliasMove:
-    """Unless it points to a later one; judged again when another catalogue moved it."""
+    """Move the alias unless it points to a later version; retry after other moves."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return move_alias(
@@ -280,9 +274,9 @@ def _let_alias_point(
 def remember_version(
     registry: Registry, publication: Publication, version: TrackedVersion | None = None
 ) -> None:
-    """The catalogue row, whose UNIQUE (name, digest) has the last word, and its metrics.
+    """Add the catalogue row, unique by name and digest, and its metrics.
 
-    A version that an earlier run made keeps its lineage and what was measured then.
+    A version made by an earlier run keeps its lineage and metrics.
     """
     name, digest, catalogue = publication.name, publication.digest, registry.catalogue
     own = version is None or version.run_id == publication.run_id
@@ -317,6 +311,6 @@ def _without_files(publication: Publication, record: Path, error: Exception) -> 
     return CorruptFile(
         f"{publication.name} ({publication.digest[:12]}) waits to be published, but its files "
         f"cannot be read: {error}",
-        "accepted are the files as they were when training ended",
-        "type the training again: it finds what it has learned, writes the files and publishes",
+        "expected the files as they were when training ended",
+        "type the training again: it reuses its checkpoints, writes the files and publishes",
     )

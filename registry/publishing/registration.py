@@ -1,9 +1,8 @@
-"""Exactly one registered version per name and digest, although the network is not exactly-once.
+"""Register exactly one version per name and digest, even if requests repeat.
 
 MLflow's client may repeat a creation whose reply was lost, and a creation that raised may have
-happened. So a version carries its tokenizer's digest as a tag, is searched for before it is
-created and searched for again after any outcome; the lowest number wins. Knows the tracker's
-methods, not MLflow.
+succeeded. So each version has its digest as a tag, and MLflow is searched for it before a creation
+and after any outcome. The lowest number wins.
 """
 
 from __future__ import annotations
@@ -20,22 +19,18 @@ if TYPE_CHECKING:
 
 
 def registered(tracker: MlflowTracker, publication: Publication) -> TrackedVersion | None:
-    """The version that already is this tokenizer, or None.
+    """Return the version that already has this tokenizer, or None.
 
-    If the same run created it more than once, the lowest number stays and the others are removed.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer.
+    If one run created several, the lowest number stays and the others are removed.
     """
-    found = tracker.find_versions(publication.name, publication.digest)
-    aliases = tracker.aliases(publication.name) if found[1:] else {}
-    relied_on = set(aliases.get(publication.name, {}).values())
-    for younger in found[1:]:
-        # Only our own: another publisher removes his, and an alias means that somebody already
-        # relies on the number.
-        if younger.run_id == publication.run_id and younger.number not in relied_on:
+    versions = tracker.find_versions(publication.name, publication.digest)
+    aliases = tracker.aliases(publication.name) if versions[1:] else {}
+    aliased = set(aliases.get(publication.name, {}).values())
+    for younger in versions[1:]:
+        # Other publishers remove their own; a number with an alias is in use.
+        if younger.run_id == publication.run_id and younger.number not in aliased:
             tracker.withdraw_version(younger.name, younger.number)
-    return found[0] if found else None
+    return versions[0] if versions else None
 
 
 def register_once(
@@ -46,18 +41,15 @@ def register_once(
     config: Mapping[str, Any],
     staging: Path,
 ) -> TrackedVersion:
-    """Register a tokenizer, or find the version that already is this tokenizer.
+    """Register a tokenizer, or return the version that already has it.
 
     Args:
-        publication: what is registered; its digest is the identity.
-        run: the MLflow run it comes from.
         files, config: as of `Models.log_model`.
-        staging: an empty private directory to lay the loadable model out in.
+        staging: an empty directory for the loadable model.
 
     Raises:
-        RegistryUnreachable: MLflow stopped answering; whether the version exists is unknown, and
-            the next call finds out.
-        RegistryError: MLflow refused.
+        RegistryUnreachable: MLflow stopped answering, and the version may exist. The next call
+            checks.
     """
     version = registered(tracker, publication)
     if version is not None:
@@ -67,13 +59,13 @@ def register_once(
         tracker.models.ensure_registered_model(publication.name)
         model = tracker.models.log_model(publication, run, files, config, staging)
         tracker.models.create_version(publication, run, model)
-    except Exception as error:  # the reply may be lost and the version there all the same
+    except Exception as error:  # only the reply may be lost
         failure = error
     version = registered(tracker, publication)
     if version is None:
         raise failure or RegistryUnreachable(
             f"MLflow at {tracker.settings.place} does not show the version it has just created",
-            "accepted is a server whose writes can be read back",
+            "expected a server whose writes can be read back",
             "type `bpeline resume` to publish it again",
         )
     return version

@@ -1,4 +1,4 @@
-"""What a workspace knows of versions and their words, as tables that SQL reads."""
+"""SQL over the versions of a workspace and their words."""
 
 from __future__ import annotations
 

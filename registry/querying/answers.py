@@ -1,4 +1,4 @@
-"""The answer to a statement: columns and rows, read once, or written as Parquet. Prints nothing."""
+"""Answers to SQL statements, as rows or as a Parquet file."""
 
 from __future__ import annotations
 
@@ -24,27 +24,22 @@ _ROWS_IN_GROUP = 1 << 17
 
 
 class Answer:
-    """What a statement answers, while its connection is open.
-
-    Args:
-        connection: on which the statement can run.
-        text: the statement.
-    """
+    """The answer to a statement; valid while its connection is open."""
 
     def __init__(self, connection: Any, text: str) -> None:
         self._connection = connection
         self._text = text
 
     def rows(self) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
-        """The names of the columns, each another one, and the rows, which can be read once.
+        """Return distinct column names, and an iterator over the rows.
 
         Raises:
-            InvalidOption: DuckDB refuses the statement; also while rows are read.
-            StorageError: it needs more memory or disk than there is; likewise.
+            InvalidOption: DuckDB rejects the statement; also while rows are read.
+            StorageError: not enough memory or disk; also while rows are read.
         """
         with _told():
             self._connection.execute(self._text)
-            names = _told_apart([str(one[0]) for one in self._connection.description])
+            names = _told_apart([str(column[0]) for column in self._connection.description])
         return names, self._fetched()
 
     def _fetched(self) -> Iterator[tuple[Any, ...]]:
@@ -56,22 +51,14 @@ class Answer:
             yield from rows
 
     def write_parquet(self, path: Path) -> int:
-        """Write the rows as a Parquet file; one that is there is replaced when all is written.
-
-        Returns:
-            How many rows there are.
-
-        Raises:
-            InvalidOption, StorageError: as `rows`; or there is no such directory.
-            DiskFull: no space left.
-        """
+        """Write the rows to a Parquet file, replacing it, and return their number."""
         from pyarrow import parquet
 
         if not path.parent.is_dir():
             raise InvalidOption(
                 f"there is no directory {path.parent}",
-                "a file in a directory that exists",
-                f"type `mkdir -p {shlex.quote(str(path.parent))}`, or name another file",
+                "expected a file in an existing directory",
+                f"type `mkdir -p {shlex.quote(str(path.parent))}`, or choose another file",
             )
         count = 0
         with DURABLE.writing_aside(path) as temporary:
@@ -97,31 +84,30 @@ def querying(
     workspace: Workspace | Path | str | None = None,
     on_adding: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Answer]:
-    """Answer one SELECT over what a workspace knows of its versions and their words.
+    """Run one SELECT over the versions of a workspace and their words.
 
     Example:
         >>> with querying("FROM versions") as answer:       # doctest: +SKIP
         ...     columns, rows = answer.rows()
 
     Args:
-        statement: in DuckDB's SQL; docs/querying.md describes the tables.
+        statement: DuckDB SQL; docs/querying.md describes the tables.
         workspace: see :func:`registry.load_tokenizer`.
-        on_adding: told what is added to ``words.duckdb`` first, which takes a while.
+        on_adding: called with what is first added to ``words.duckdb``, which takes a while.
 
     Raises:
-        InvalidOption: not one SELECT, or it names what there is not.
-        UnknownVersion: a version that there is not, or whose words are not known here.
-        StorageError: there is no workspace; or what is asked for cannot be read or stored.
+        InvalidOption: not one SELECT, or an unknown table or column.
+        UnknownVersion: an unknown version, or one whose words are not here.
+        StorageError: there is no workspace, or data cannot be read or stored.
     """
-    read = read_statement(statement)
+    parsed = read_statement(statement)
     contents = Contents(open_registry(workspace, make=False))
-    with reading(contents, read, on_adding) as connection:
-        yield Answer(connection, read.text)
+    with reading(contents, parsed, on_adding) as connection:
+        yield Answer(connection, parsed.text)
 
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """DuckDB's errors as ours."""
     duckdb = library()
     try:
         yield
@@ -129,13 +115,13 @@ def _told() -> Iterator[None]:
         raise_if_interrupted(error)
         raise StorageError(
             f"DuckDB cannot finish: {first_line(error)}",
-            "statements for which memory and the disk for temporary files suffice",
-            "ask for fewer rows or columns, or set TMPDIR to a larger disk",
+            "expected a statement that fits into memory and temporary disk space",
+            "select fewer rows or columns, or set TMPDIR to a larger disk",
         ) from error
     except duckdb.Error as error:
         raise_if_interrupted(error)
         raise InvalidOption(
-            f"DuckDB refuses the statement: {first_line(error)}", ACCEPTED, NEXT_STEP
+            f"DuckDB rejects the statement: {first_line(error)}", ACCEPTED, NEXT_STEP
         ) from error
     except RuntimeError as error:
         raise_if_interrupted(error)
@@ -143,12 +129,12 @@ def _told() -> Iterator[None]:
 
 
 def _told_apart(names: list[str]) -> list[str]:
-    """Names with a number behind those that stand there already: count, count_1."""
-    found: list[str] = []
+    """Make names unique with a number: count, count_1."""
+    unique: list[str] = []
     for name in names:
-        chosen, number = name, 0
-        while chosen in found:
+        candidate, number = name, 0
+        while candidate in unique:
             number += 1
-            chosen = f"{name}_{number}"
-        found.append(chosen)
-    return found
+            candidate = f"{name}_{number}"
+        unique.append(candidate)
+    return unique

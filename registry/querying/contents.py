@@ -1,6 +1,6 @@
-"""What the registry knows that SQL asks for: versions, their words and sources, chunks, runs.
+"""The data of the registry for SQL: versions, words, sources, chunks, runs.
 
-Finds and names it; how it is stored is in `registry.querying.words_database`.
+`registry.querying.words_database` stores it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _AS_RECORDED = (
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Something that is stored once, however many versions have it.
+    """Data stored once, even if several versions share it.
 
     Attributes:
         kind: see `layout.PART_TABLES`.
-        digest: of the tokenizer; empty where words alone are stored.
-        table: key of the word-count table; empty where a tokenizer alone is.
+        digest: of the tokenizer; empty if the part has words only.
+        table: key of the word-count table; empty if the part has a tokenizer only.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """Under which name a part is found; see ``stored.names``."""
+    """A name under which a part is found; see ``stored.names``."""
 
     kind: str
     name: str
@@ -62,11 +62,7 @@ class Name:
 
 
 class Contents:
-    """What one registry has to be asked about.
-
-    Args:
-        registry: of a workspace.
-    """
+    """The data of one registry."""
 
     def __init__(self, registry: Registry) -> None:
         self.registry = registry
@@ -80,51 +76,50 @@ class Contents:
 
     @property
     def fingerprint(self) -> str:
-        """Another one when a version, an alias or a figure is another."""
-        return digest_of([FORMAT, [_without_infinities(asdict(one)) for one in self.listed]])
+        """Changes when a version, an alias or a metric changes."""
+        return digest_of(
+            [FORMAT, [_without_infinities(asdict(version)) for version in self.listed]]
+        )
 
     @property
     def fingerprint_of_runs(self) -> str:
-        """Another one when a run began, went on to its next step, or ended."""
+        """Changes when a run starts, reaches its next step, or ends."""
         runs = self.registry.catalogue.runs()
         return digest_of([[run.id, run.state, run.step, run.finished_at] for run in runs])
 
     def find(self, reference: str) -> ListedVersion:
-        """The version that a statement names.
-
-        Raises:
-            InvalidOption: it is misspelt, or a path.
-            UnknownVersion: there is none.
-        """
+        """Return the version of a reference in a statement."""
         parsed = parse_registered(reference)
         if str(parsed) != reference:
             raise InvalidOption(
-                f"{reference!r} is spelt in another way than the tables know it",
-                "accepted are name@alias, name/number and digests",
+                f"{reference!r} is not the form used in the tables",
+                "expected name@alias, name/number or a digest",
                 f"write '{parsed}'",
             )
-        meant = resolve(self.registry, parsed)
-        if isinstance(parsed, ByDigest) and meant.digest in self.by_digest:
-            return self.by_digest[meant.digest]
-        for one in self.listed:
-            if (one.name, one.number, one.digest) == (meant.name, meant.number, meant.digest):
-                return one
+        resolved = resolve(self.registry, parsed)
+        if isinstance(parsed, ByDigest) and resolved.digest in self.by_digest:
+            return self.by_digest[resolved.digest]
+        for version in self.listed:
+            if (version.name, version.number, version.digest) == (
+                resolved.name,
+                resolved.number,
+                resolved.digest,
+            ):
+                return version
         raise UnknownVersion(
             f"{reference} is not registered in this MLflow",
-            "accepted are the versions that `bpeline versions` lists",
+            "expected a version in the list of `bpeline versions`",
             "type `bpeline versions`",
         )
 
-    # ---- parts -----------------------------------------------------------------------------
-
     def needed(self, mentions: Iterable[Mention]) -> set[Part]:
-        """The parts that a statement reads.
+        """Return the parts that a statement reads.
 
         Raises:
-            InvalidOption, UnknownVersion: as `find`; or the version has no such source.
-            UnknownVersion: the words it was trained on are not known here.
+            InvalidOption: a reference is not valid, or the version has no such source.
+            UnknownVersion: no such version, or its training words are not here.
         """
-        return {part for one in mentions for part in self._parts_of(one)}
+        return {part for mention in mentions for part in self._parts_of(mention)}
 
     def _parts_of(self, mention: Mention) -> list[Part]:
         version = self.find(mention.version)
@@ -141,15 +136,15 @@ class Contents:
             ]
             return [tokens, Part("splits", version.digest, table.key), *slices]
         if table is None:
-            same = self.by_digest[version.digest]
-            if self.table_of(same) is not None:
-                query = f"FROM {mention.relation}('{same.reference}')"
-                advice = f"""{same.reference} is the same tokenizer: `bpeline sql "{query}"`"""
+            twin = self.by_digest[version.digest]
+            if self.table_of(twin) is not None:
+                query = f"FROM {mention.relation}('{twin.reference}')"
+                advice = f"""{twin.reference} is the same tokenizer: `bpeline sql "{query}"`"""
             else:
                 advice = f"type `bpeline show {version.reference}` to see where it comes from"
             raise UnknownVersion(
                 f"the words that {version.reference} was trained on are not in this workspace",
-                "versions that were trained here and whose word counts were not removed",
+                "expected a version trained here whose word counts were not removed",
                 advice,
             )
         if mention.relation == "word_counts":
@@ -160,20 +155,22 @@ class Contents:
         if mention.source not in tables:
             raise InvalidOption(
                 f"{version.reference} has no source called {mention.source!r} with words",
-                f"its named sources are {', '.join(tables)}"
+                f"expected one of {', '.join(tables)}"
                 if tables
-                else "sources that had a name in training: `--source english=FILES`",
+                else "expected a source named in training: `--source english=FILES`",
                 f"""type `bpeline sql "FROM sources WHERE version = '{version.reference}'"`""",
             )
         return [Part("words", table=tables[mention.source])]
 
     def names(self) -> list[Name]:
-        """Under which names parts are found, those that are not stored among them."""
-        found = []
+        names = []
         for version in self.listed:
-            called = [version.reference, *(f"{version.name}@{one}" for one in version.aliases)]
+            references = [
+                version.reference,
+                *(f"{version.name}@{alias}" for alias in version.aliases),
+            ]
             if self.by_digest[version.digest] is version:
-                called.append(version.digest)
+                references.append(version.digest)
             parts = [("tokens", "", Part("tokens", version.digest))]
             table = self.table_of(version)
             if table is not None:
@@ -182,27 +179,31 @@ class Contents:
             for source, key in self._tables_of_sources(version).items():
                 parts.append(("source", source, Part("words", table=key)))
                 parts.append(("slice", source, Part("slice", version.digest, key)))
-            found += [
-                Name(kind, name, source, part) for name in called for kind, source, part in parts
+            names += [
+                Name(kind, name, source, part)
+                for name in references
+                for kind, source, part in parts
             ]
-        return found
+        return names
 
     def table_of(self, version: ListedVersion) -> TableHandle | None:
-        """The word counts that a version was trained on; None where they are not here."""
+        """Return the training word counts of a version; None if not here."""
         row = self._rows.get((version.name, version.digest))
         if row is None or not row.counts_digest:
             return None
         if row.counts_digest not in self._tables:
-            keys = (one.key for one in self._remembered if one.counts_digest == row.counts_digest)
-            found = (recorded_table(self.registry.workspace, key) for key in keys)
-            self._tables[row.counts_digest] = next(filter(None, found), None)
+            keys = (
+                table.key for table in self._remembered if table.counts_digest == row.counts_digest
+            )
+            handles = (recorded_table(self.registry.workspace, key) for key in keys)
+            self._tables[row.counts_digest] = next(filter(None, handles), None)
         return self._tables[row.counts_digest]
 
     @cached_property
     def by_digest(self) -> dict[str, ListedVersion]:
-        """Digest → its first version with word counts, else its first."""
-        with_counts = [one for one in self.listed if self.table_of(one) is not None]
-        return {one.digest: one for one in (*self.listed[::-1], *with_counts[::-1])}
+        """Digest → its first version with word counts, else its first version."""
+        with_counts = [version for version in self.listed if self.table_of(version) is not None]
+        return {version.digest: version for version in (*self.listed[::-1], *with_counts[::-1])}
 
     @cached_property
     def _rows(self) -> dict[tuple[str, str], Version]:
@@ -213,7 +214,7 @@ class Contents:
         return self.registry.catalogue.count_tables()
 
     def _tables_of_sources(self, version: ListedVersion) -> dict[str, str]:
-        """Source → key of the table of its own words."""
+        """Source → key of the table of its words."""
         rows = ((row["source"], str(row["table"])) for row in self._sources_recorded(version))
         keys = {source: name.removesuffix(".duckdb") for source, name in rows if name}
         return {
@@ -223,7 +224,7 @@ class Contents:
         }
 
     def _sources_recorded(self, version: ListedVersion) -> list[Row]:
-        """The named sources of a version's corpus; empty where they had no names."""
+        """The named sources of a version's corpus; empty if unnamed."""
         table = self.table_of(version)
         if table is None:
             return []
@@ -237,7 +238,7 @@ class Contents:
             return []
         try:
             connection = connect(path, {}, read_only=True)
-        except library().Error:  # made again with the table; nothing else rests on it
+        except library().Error:  # optional; remade with the table
             return []
         try:
             answer = connection.execute("SELECT * FROM sources")
@@ -248,52 +249,49 @@ class Contents:
         finally:
             connection.close()
 
-    # ---- tables ----------------------------------------------------------------------------
-
     def versions(self) -> list[Row]:
-        """Rows of ``versions``."""
         rows = []
-        for one in self.listed:
-            row, table = self._rows.get((one.name, one.digest)), self.table_of(one)
+        for version in self.listed:
+            row, table = self._rows.get((version.name, version.digest)), self.table_of(version)
             rows.append({
-                "version": one.reference,
-                "name": one.name,
-                "number": one.number,
-                "aliases": list(one.aliases),
-                "digest": one.digest,
-                "vocab_size": one.vocab_size,
-                "pattern": one.pattern,
-                "created_at": one.created_at or None,
+                "version": version.reference,
+                "name": version.name,
+                "number": version.number,
+                "aliases": list(version.aliases),
+                "digest": version.digest,
+                "vocab_size": version.vocab_size,
+                "pattern": version.pattern,
+                "created_at": version.created_at or None,
                 "words": table.rows if table else None,
                 "occurrences": table.total if table else None,
                 "corpus_digest": row.corpus_digest or None if row else None,
                 "counts_digest": row.counts_digest or None if row else None,
-                "run_id": one.run_id or None,
-                "mlflow_run_id": one.mlflow_run_id or None,
-                "comparable": one.comparable,
-                "metrics": _without_infinities(one.metrics),
+                "run_id": version.run_id or None,
+                "mlflow_run_id": version.mlflow_run_id or None,
+                "comparable": version.comparable,
+                "metrics": _without_infinities(version.metrics),
             })  # fmt: skip
         return rows
 
     def sources(self) -> list[Row]:
-        """Rows of ``sources``: named ones as recorded, else the files of the corpus."""
+        """Rows of ``sources``: named sources, else the files of the corpus."""
         rows: list[Row] = []
-        for one in self.listed:
-            recorded = self._sources_recorded(one)
+        for version in self.listed:
+            recorded = self._sources_recorded(version)
             for source in recorded:
-                kept = {name: source.get(name) for name in _AS_RECORDED}
-                labels = {name: kept[name] or None for name in ("language", "domain")}
-                rows.append({"version": one.reference, **kept, **labels})
+                values = {name: source.get(name) for name in _AS_RECORDED}
+                labels = {name: values[name] or None for name in ("language", "domain")}
+                rows.append({"version": version.reference, **values, **labels})
             if not recorded:
-                row = self._rows.get((one.name, one.digest))
+                row = self._rows.get((version.name, version.digest))
                 for file in self._files_of(row.corpus_digest if row else ""):
                     rows.append({
-                        "version": one.reference, "source": file.path, "bytes": file.bytes
+                        "version": version.reference, "source": file.path, "bytes": file.bytes
                     })  # fmt: skip
         return rows
 
     def chunks(self) -> list[Row]:
-        """Rows of ``chunks``: of every corpus that a version was trained on."""
+        """Rows of ``chunks``, for every corpus of a version."""
         rows = []
         for corpus in sorted({row.corpus_digest for row in self._rows.values()} - {""}):
             for file in self._files_of(corpus):
@@ -312,7 +310,6 @@ class Contents:
         return rows
 
     def runs(self) -> list[Row]:
-        """Rows of ``runs``."""
         return [
             {
                 "id": run.id,
@@ -337,9 +334,9 @@ class Contents:
 
 
 def _without_infinities(value: Any) -> Any:
-    """The same with None for what JSON cannot say."""
+    """Replace floats that JSON cannot express with None."""
     if isinstance(value, dict):
-        return {key: _without_infinities(one) for key, one in value.items()}
+        return {key: _without_infinities(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return list(value) if isinstance(value, tuple) else value

@@ -1,15 +1,14 @@
-"""How ``words.duckdb`` is laid out: tables for people, and what their table functions read.
+"""The schema of ``words.duckdb``: tables for users, table functions over parts.
 
-A part is what is kept of one thing: the tokens of a tokenizer, the words of a word-count table, the
-splits of the one into the other. Parts have numbers, names of versions lead to them. Knows SQL and
-no registry.
+A part holds the tokens of a tokenizer, the words of a word-count table, or the splits of words by a
+tokenizer. Parts have numbers; names of versions refer to them.
 """
 
 from __future__ import annotations
 
-FORMAT = 2  # of the file; one of another format is made anew
+FORMAT = 2  # of the file; others are made again
 
-# The tables that parts lie in. Rows of one part lie together, so that a query reads no others.
+# Tables per kind of part. Rows of a part are contiguous, so a query reads only those.
 PART_TABLES = {
     "tokens": ("token_rows", "merge_rows"),
     "words": ("word_rows",),
@@ -54,7 +53,7 @@ CREATE TABLE runs (
     error VARCHAR, config JSON);
 """
 
-# A digest may be cut short, as everywhere. `error` is reached only where there is no such part.
+# Digests may be abbreviated. `error` is only evaluated if the part is missing.
 _FUNCTIONS = """
 CREATE MACRO stored.is_called(name, version) AS
     name = version OR (starts_with(name, version) AND regexp_full_match(version, '[0-9a-f]{8,}'));

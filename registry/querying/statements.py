@@ -1,6 +1,6 @@
-"""A statement before it runs: that it only reads, and which versions' words it names.
+"""Parse a statement with DuckDB; it must only read.
 
-DuckDB parses it; nothing is opened or executed here.
+Finds the versions whose words it names. Nothing is executed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from bpeline.registry.closed_duckdb import connect, library
 from bpeline.tokenizer_core.errors import InvalidOption
 
-# Table functions of ours, and how many texts each is given.
+# Our table functions and their parameters.
 PARAMETERS = {
     "tokens": ("version",),
     "merges": ("version",),
@@ -22,27 +22,21 @@ PARAMETERS = {
     "words_of_source": ("version", "source"),
 }
 TABLES = ("versions", "sources", "chunks", "runs")
-# Of DuckDB's own table functions those that make rows of nothing but their arguments, or list what
-# the file holds. Others read files, take addresses of memory, or change how DuckDB works.
+# DuckDB's table functions that only use their arguments or list the schema. Others read files, take
+# memory addresses or change settings.
 _HARMLESS = {
     *("range", "generate_series", "unnest", "repeat", "repeat_row", "json_each", "json_tree"),
     *("duckdb_columns", "duckdb_databases", "duckdb_functions", "duckdb_schemas", "duckdb_tables"),
     *("duckdb_types", "duckdb_views", "duckdb_keywords", "pragma_table_info", "test_all_types"),
 }
 _CALLS = [f"{name}({', '.join(given)})" for name, given in PARAMETERS.items()]
-ACCEPTED = f"one SELECT in DuckDB's SQL over {', '.join((*TABLES, *_CALLS))}"
+ACCEPTED = f"expected one SELECT in DuckDB's SQL over {', '.join((*TABLES, *_CALLS))}"
 NEXT_STEP = "type `bpeline sql --help` for examples; docs/querying.md describes every column"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Mention:
-    """A table function of ours in a statement.
-
-    Attributes:
-        relation: its name.
-        version: as it was typed.
-        source: for ``words_of_source``; empty for the others.
-    """
+    """A call of one of our table functions; ``source`` is for ``words_of_source``."""
 
     relation: str
     version: str
@@ -51,13 +45,7 @@ class Mention:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One SELECT.
-
-    Attributes:
-        text: of it.
-        mentions: what it reads of versions, each once.
-        tables: tables that it names, ours or not.
-    """
+    """One SELECT, its calls of our table functions, and all table names in it."""
 
     text: str
     mentions: tuple[Mention, ...]
@@ -65,12 +53,7 @@ class Statement:
 
 
 def read_statement(text: str) -> Statement:
-    """Read what a person typed.
-
-    Raises:
-        InvalidOption: it is not SQL, not one SELECT, or calls a table function that reads something
-            else than the words of versions.
-    """
+    """Parse one SELECT; raises InvalidOption if it may do more than read tables."""
     parsed = _parsed(text)
     if len(parsed) != 1:
         raise InvalidOption(f"there are {len(parsed)} statements", ACCEPTED, NEXT_STEP)
@@ -102,20 +85,19 @@ def _parsed(text: str) -> list[Any]:
         return parsed
     if answer["error_type"] == "not implemented":
         raise InvalidOption("the statement is not a SELECT", ACCEPTED, NEXT_STEP)
-    said = str(answer["error_message"]).splitlines()[0]
-    raise InvalidOption(f"DuckDB cannot read the statement: {said}", ACCEPTED, NEXT_STEP)
+    message = str(answer["error_message"]).splitlines()[0]
+    raise InvalidOption(f"DuckDB cannot read the statement: {message}", ACCEPTED, NEXT_STEP)
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    """All objects of a parsed statement."""
     waiting = [tree]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, dict):
-            yield one
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+        node = waiting.pop()
+        if isinstance(node, dict):
+            yield node
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
 
 
 def _mention(function: dict[str, Any]) -> Mention | None:
@@ -124,32 +106,32 @@ def _mention(function: dict[str, Any]) -> Mention | None:
         if name in _HARMLESS:
             return None
         raise InvalidOption(
-            f"{name}(…) is not among the tables of a workspace", ACCEPTED, NEXT_STEP
+            f"{name}(…) is not a table function of a workspace", ACCEPTED, NEXT_STEP
         )
     names = PARAMETERS[name]
-    given = dict(zip(names, ("",) * len(names), strict=True))
-    for place, argument in enumerate(function["arguments"]):
-        called = str(argument["name"]).casefold() or (names[place] if place < len(names) else "")
+    values = dict(zip(names, ("",) * len(names), strict=True))
+    for index, argument in enumerate(function["arguments"]):
+        parameter = str(argument["name"]).casefold() or (names[index] if index < len(names) else "")
         value = argument["expression"].get("literal", {})
-        if called not in given or value.get("kind") != "STRING":
+        if parameter not in values or value.get("kind") != "STRING":
             raise _wrongly_called(name, names)
-        given[called] = str(value["text"])
-    if not all(given.values()) or len(function["arguments"]) != len(names):
+        values[parameter] = str(value["text"])
+    if not all(values.values()) or len(function["arguments"]) != len(names):
         raise _wrongly_called(name, names)
-    return Mention(name, **given)
+    return Mention(name, **values)
 
 
 def _wrongly_called(name: str, names: tuple[str, ...]) -> InvalidOption:
     values = {"version": "'news/3'", "source": "'english'"}
-    example = f"{name}({', '.join(values[one] for one in names)})"
+    example = f"{name}({', '.join(values[parameter] for parameter in names)})"
     return InvalidOption(
-        f"{name}(…) is not called as it can be",
-        f"{name}({', '.join(names)}), each a text in single quotes",
+        f"{name}(…) has wrong arguments",
+        f"expected {name}({', '.join(names)}), each a string in single quotes",
         f"type {example}; `bpeline versions` lists versions, `bpeline sql 'FROM sources'` sources",
     )
 
 
 def first_line(error: BaseException) -> str:
-    """What DuckDB complains of, in one line."""
+    """Return the first line of DuckDB's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""``words.duckdb`` opened for reading: nothing is written, and nothing else can be reached."""
+"""Open ``words.duckdb`` read-only, without access to other files."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _LEAST_MEMORY = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a file holds.
+    """The contents of a file.
 
     Attributes:
-        parts: with their numbers.
-        versions, runs: fingerprints of what its tables were made of.
+        parts: (kind, key) → number.
+        versions, runs: fingerprints of the data in its tables.
     """
 
     parts: dict[tuple[str, str], int]
@@ -30,7 +30,7 @@ class Held:
 
 
 def open_file(path: Path, spill: Path) -> Any | None:
-    """A connection that reads; None where there is no file, or one that is none of DuckDB's.
+    """Return a read-only connection; None if there is no DuckDB file.
 
     Raises:
         StorageError: another program has it open for writing.
@@ -40,7 +40,7 @@ def open_file(path: Path, spill: Path) -> Any | None:
         raise _written_by_others(path)
     if not path.exists():
         return None
-    # Attached, and not opened: a process that has opened the file itself is not in the way then.
+    # Attached instead of opened, so that the process may have the file open already.
     connection = connect(None, settings(spill), files=True)
     duckdb = library()
     try:
@@ -58,7 +58,7 @@ def open_file(path: Path, spill: Path) -> Any | None:
 
 
 def held_by(connection: Any) -> Held | None:
-    """What a file says that it holds; None where it is of another format."""
+    """Return the contents of an open file; None if it has another format."""
     try:
         rows = connection.execute("SELECT format, versions, runs FROM stored.state").fetchall()
         if len(rows) != 1 or rows[0][0] != FORMAT:
@@ -71,7 +71,7 @@ def held_by(connection: Any) -> Held | None:
 
 
 def held_in(path: Path, spill: Path) -> Held | None:
-    """The same of a file that is closed; None also where there is none."""
+    """Return the contents of a file; None if it is missing or has another format."""
     connection = open_file(path, spill)
     if connection is None:
         return None
@@ -82,33 +82,27 @@ def held_in(path: Path, spill: Path) -> Held | None:
 
 
 def quoted(path: Path) -> str:
-    """A path as SQL takes it."""
     return "'" + str(path).replace("'", "''") + "'"
 
 
 def settings(spill: Path) -> dict[str, str | bool | int | float | list[str]]:
-    """What a connection may use.
-
-    Args:
-        spill: a directory of its own.
-    """
+    """Return the settings of a connection; ``spill`` must not be shared."""
     memory = max(_LEAST_MEMORY, machine_memory() // 2)
     return {
         "memory_limit": f"{memory}B",
-        "temp_directory": str(spill / "spill"),  # its own: processes that share one corrupt it
+        "temp_directory": str(spill / "spill"),  # sharing it would corrupt it
         "arrow_large_buffer_size": True,
     }
 
 
 def log_of(path: Path) -> Path:
-    """Where DuckDB keeps the write-ahead log of a database."""
     return path.with_name(f"{path.name}.wal")
 
 
 def _written_by_others(path: Path) -> StorageError:
     return StorageError(
         f"another program has opened {path} for writing",
-        "programs that open it read-only; it is made again, so nothing written there would stay",
+        "expected read-only access: the file is generated, and changes to it would be lost",
         f"end that program, remove {path.name}.wal if it is there, and open the file with "
         f"`duckdb -readonly {shlex.quote(str(path))}`",
     )

@@ -1,6 +1,6 @@
-"""``words.duckdb`` written as a whole: what an earlier file holds, and what is added to it.
+"""Write a complete ``words.duckdb``: parts of an earlier file and new ones.
 
-Nobody knows the file while it is written; `registry.querying.words_database` gives it its name.
+`registry.querying.words_database` publishes the file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-# A word that is no UTF-8, which only foreign counts hold, is told by its bytes: \xE2\x80.
+# A word that is not UTF-8 (in imported counts only) is shown as its bytes: \xE2\x80.
 _WORD = "coalesce(try(decode(word)), word::VARCHAR)"
 _INSERTS = {
     "token_rows": "id, bytes, try(decode(bytes)), special = 1, nullif(rank, -1), "
@@ -55,64 +55,57 @@ def make(
     spill: Path,
     on_adding: Callable[[str], None],
 ) -> None:
-    """Write a whole file.
+    """Write a new file.
 
     Args:
-        contents: what there is.
-        needed: what it shall hold.
-        earlier: a file whose parts it shall hold too, as far as they are parts of versions; or
-            where none is.
-        path: where it is written; nothing is there.
+        needed: parts that it must have.
+        earlier: a file whose parts are kept if versions still need them; may be missing.
+        path: of the new file; must not exist.
         spill: a directory for DuckDB.
-        on_adding: told what is added, before it is computed.
-
-    Raises:
-        CorruptFile: word counts or files of a version are damaged.
-        DiskFull: no space left.
-        StorageError: DuckDB cannot finish.
+        on_adding: called with what is added, before it is computed.
     """
     names = contents.names()
-    wanted = {(one.part.kind, one.part.key) for one in names}
-    # Found out before anything is written: what is asked while it is written may be newer.
+    needed_keys = {(entry.part.kind, entry.part.key) for entry in names}
+    # Taken before writing: data read later may be newer than the fingerprint.
     versions, runs = contents.fingerprint, contents.fingerprint_of_runs
-    held = held_in(earlier, spill)
-    keep = held is not None and held.parts.keys() <= wanted
+    old = held_in(earlier, spill)
+    keep = old is not None and old.parts.keys() <= needed_keys
     if keep:
         shutil.copyfile(earlier, path)
     with _writing(path, spill) as connection:
         numbers: dict[tuple[str, str], int] = {}
-        if held is not None and keep:
-            numbers.update(held.parts)
+        if old is not None and keep:
+            numbers.update(old.parts)
         else:
             connection.execute(LAYOUT)
             for table, comment in COMMENTS.items():
                 connection.execute(f"COMMENT ON TABLE {table} IS '{comment}'")
-            if held is not None:
-                still = {part: at for part, at in held.parts.items() if part in wanted}
-                _take_over(connection, earlier, still)
-                numbers.update(still)
+            if old is not None:
+                reused = {part: at for part, at in old.parts.items() if part in needed_keys}
+                _take_over(connection, earlier, reused)
+                numbers.update(reused)
         _add_parts(connection, contents, needed, numbers, on_adding)
         for table in ("versions", "sources", "chunks", "runs"):
             connection.execute(f"DELETE FROM {table}")
             _fill(connection, table, getattr(contents, table)())
         connection.execute("DELETE FROM stored.names")
-        found = [
-            (one.kind, one.name, one.source, numbers[one.part.kind, one.part.key])
-            for one in names
-            if (one.part.kind, one.part.key) in numbers
+        rows = [
+            (entry.kind, entry.name, entry.source, numbers[entry.part.kind, entry.part.key])
+            for entry in names
+            if (entry.part.kind, entry.part.key) in numbers
         ]
         columns = ("kind", "name", "of_source", "part")
-        _fill(connection, "stored.names", [dict(zip(columns, row, strict=True)) for row in found])
+        _fill(connection, "stored.names", [dict(zip(columns, row, strict=True)) for row in rows])
         connection.execute("DELETE FROM stored.state")
         connection.execute("INSERT INTO stored.state VALUES (?, ?, ?)", [FORMAT, versions, runs])
 
 
 @contextmanager
 def _writing(path: Path, spill: Path) -> Iterator[Any]:
-    """A connection that writes a file which nobody else knows; it is whole when this ends."""
+    """A connection to write a new file; the file is complete on exit."""
     duckdb = library()
     try:
-        # With files: it reads the file that was there before.
+        # `files=True` to read the earlier file.
         connection = connect(path, {**settings(spill), **READ_SINCE}, files=True)
         try:
             settle(connection)
@@ -126,13 +119,13 @@ def _writing(path: Path, spill: Path) -> Iterator[Any]:
         if "No space left" in reason or "max_temp_directory_size" in reason:
             raise DiskFull(
                 f"no space left while making {path.name}: {reason}",
-                "what is stored elsewhere in the workspace is untouched",
+                "the rest of the workspace is unchanged",
                 f"free some space on the disk of {path.parent} and run the same command again",
             ) from error
         raise StorageError(
             f"DuckDB could not make {path.name}: {reason}",
-            "what is stored elsewhere in the workspace is untouched",
-            "run the same command again; if it happens again, report it",
+            "the rest of the workspace is unchanged",
+            "run the same command again; if it fails again, report it",
         ) from error
     except RuntimeError as error:
         raise_if_interrupted(error)
@@ -140,13 +133,13 @@ def _writing(path: Path, spill: Path) -> Iterator[Any]:
     if log_of(path).exists():
         raise StorageError(
             f"DuckDB left {log_of(path).name} behind",
-            "a finished file has no write-ahead log",
+            "expected no write-ahead log of a complete file",
             "run the same command again",
         )
 
 
 def _take_over(connection: Any, earlier: Path, parts: dict[tuple[str, str], int]) -> None:
-    """Copy some parts of an earlier file, with their numbers."""
+    """Copy parts of an earlier file with their numbers."""
     connection.execute(f"ATTACH {quoted(earlier)} AS earlier (READ_ONLY)")
     for (kind, key), part in sorted(parts.items(), key=lambda one: one[1]):
         connection.execute("INSERT INTO stored.parts VALUES (?, ?, ?)", [part, kind, key])
@@ -165,10 +158,12 @@ def _add_parts(
     numbers: dict[tuple[str, str], int],
     on_adding: Callable[[str], None],
 ) -> None:
-    """Add what is needed and not there yet."""
-    missing = [one for one in needed if (one.kind, one.key) not in numbers]
+    missing = [entry for entry in needed if (entry.kind, entry.key) not in numbers]
     sources = _Sources(contents)
-    for part in sorted(missing, key=lambda one: (one.digest, one.table, one.kind)):
+    for part in sorted(
+        missing,
+        key=lambda entry: (entry.digest, entry.table, entry.kind),
+    ):
         on_adding(sources.described(part))
         number = max(numbers.values(), default=0) + 1
         for table, batches in sources.rows_of(part).items():
@@ -179,7 +174,7 @@ def _add_parts(
 
 
 class _Sources:
-    """Tokenizers and words while parts are made of them; one of each is in memory at a time."""
+    """Loads tokenizers and words for parts, one of each at a time."""
 
     def __init__(self, contents: Contents) -> None:
         self._contents = contents
@@ -188,7 +183,6 @@ class _Sources:
         self._words: tuple[str, WordCounts] | None = None
 
     def described(self, part: Part) -> str:
-        """What a part is, for people."""
         version = self._version_of(part.digest).reference if part.digest else ""
         if part.kind == "tokens":
             return f"tokens and merges of {version}"
@@ -197,7 +191,7 @@ class _Sources:
         return kinds.get(part.kind, f"tokens of {version} in {words} of a source")
 
     def rows_of(self, part: Part) -> dict[str, Sequence[Any] | Iterator[Any]]:
-        """Table → the batches of a part."""
+        """Return the batches of a part by table."""
         if part.kind == "tokens":
             tokenizer = self._tokenizer_of(part.digest)
             return {
@@ -210,17 +204,17 @@ class _Sources:
         tokenizer = self._tokenizer_of(part.digest)
         if part.kind == "slice":
             return {"slice_rows": [part_rows.slice_rows(tokenizer, words)]}
-        made = MadeTokens.of(tokenizer, words)
+        tokens = MadeTokens.of(tokenizer, words)
         return {
-            "split_rows": part_rows.split_rows(words, made),
-            "use_rows": [part_rows.use_rows(tokenizer, words, made)],
+            "split_rows": part_rows.split_rows(words, tokens),
+            "use_rows": [part_rows.use_rows(tokenizer, words, tokens)],
         }
 
     def _tokenizer_of(self, digest: str) -> Tokenizer:
         if self._tokenizer is None or self._tokenizer[0] != digest:
             version = self._version_of(digest)
-            found = ResolvedVersion(version.name, version.number, digest, version.mlflow_run_id)
-            self._tokenizer = digest, load_version(self._contents.registry, found)
+            resolved = ResolvedVersion(version.name, version.number, digest, version.mlflow_run_id)
+            self._tokenizer = digest, load_version(self._contents.registry, resolved)
         return self._tokenizer[1]
 
     def _version_of(self, digest: str) -> ListedVersion:
@@ -242,12 +236,12 @@ def _insert(connection: Any, table: str, part: int, batches: Sequence[Any] | Ite
 
 
 def _fill(connection: Any, table: str, rows: list[Row]) -> None:
-    """Insert rows of JSON values; what a row leaves out is NULL."""
+    """Insert rows of JSON values; missing columns become NULL."""
     kinds = {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE {table}").fetchall()}
     nested = {name for name, kind in kinds.items() if kind == "JSON" or kind[-1] in "])"}
     structure = {name: "JSON" if name in nested else "VARCHAR" for name in kinds}
     columns = ", ".join(f"row.{name}::{kind}" for name, kind in kinds.items())
-    # A path that is no UTF-8 has surrogates in it, which no JSON has.
+    # Paths that are not UTF-8 contain surrogates, which JSON cannot have.
     text = json.dumps(rows, ensure_ascii=False).encode(errors="backslashreplace").decode()
     connection.execute(
         f"INSERT INTO {table} SELECT {columns} FROM "

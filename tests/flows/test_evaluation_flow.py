@@ -153,7 +153,7 @@ def test_rules_decide_who_becomes_champion(
     worse = train(500, "--rules", "rules.toml")
     assert worse["exit"] == 3
     assert "language:en" in worse["promotion"]["refusal"]
-    assert "short" in worse["promotion"]["refusal"]
+    assert "missed by" in worse["promotion"]["refusal"]
     assert worse["reference"] == "news/3", "it is registered all the same"
     aliases = open_registry().tracker.aliases("news")["news"]
     assert aliases == {"champion": 2, "candidate": 3}

@@ -424,7 +424,7 @@ def test_a_library_that_fails_checks_nothing_and_ends_nothing(
                 from_file = staticmethod(lambda path: Tokenizer())
                 def encode_batch(self, texts, **how): return []
             """,
-            "tokenizers answered for another number of texts",
+            "tokenizers returned a wrong number of results",
         ),
     ],
 )

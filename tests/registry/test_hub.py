@@ -23,10 +23,10 @@ def _answered(status: int) -> Exception:
     [
         (401, "hf auth login"),
         (403, "hf auth login"),
-        (409, "see what it says"),
-        (429, "in some minutes"),
-        (500, "in some minutes"),
-        (503, "in some minutes"),
+        (409, "correct what the message names"),
+        (429, "in a few minutes"),
+        (500, "in a few minutes"),
+        (503, "in a few minutes"),
     ],
 )
 def test_what_the_hub_refuses_is_told_by_its_status(
