@@ -1,16 +1,16 @@
-"""Text corpora become registered, comparable, reproducible tokenizers: what scripts import.
+"""Train, register and compare BPE tokenizers: the public API for scripts.
 
     from bpeline import count_words, load_tokenizer, train_bpe
 
-Everything is imported when it is first asked for. Versions are listed, compared and promoted by
-`bpeline.registry`; single parts are in `bpeline.tokenizer_core`.
+Names are imported at first use. `bpeline.registry` lists, compares and promotes versions;
+`bpeline.tokenizer_core` has the lower-level parts.
 """
 
 from __future__ import annotations
 
 from bpeline.lazy_names import lazy_names
 
-TYPE_CHECKING = False  # as that of `typing`, whose import takes as long as all the rest here
+TYPE_CHECKING = False  # importing `typing` would take as long as all other imports here
 
 if TYPE_CHECKING:
     from .registry import configure as configure

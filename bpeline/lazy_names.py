@@ -1,7 +1,6 @@
-"""Public names of a package, imported when they are first asked for (PEP 562).
+"""Lazy imports of the public names of a package (PEP 562).
 
-A package that loads everything it offers makes every command wait for libraries that it does not
-need. Its ``__init__.py`` lists its names once, as imports that only type checkers run:
+The ``__init__.py`` lists its names once, in imports that only type checkers run:
 
     if TYPE_CHECKING:
         from .aliases import promote as promote
@@ -26,17 +25,9 @@ _LISTED = re.compile(r"^    from (\.[\w.]*) import (\w+) as \2\b", re.MULTILINE)
 def lazy_names(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """What a package needs to import the names that it lists when they are asked for.
-
-    Args:
-        package: its name.
-        file: its ``__init__.py``, where they are listed.
-
-    Returns:
-        Its ``__getattr__``, ``__dir__`` and ``__all__``.
-    """
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for an ``__init__.py``."""
     spec: Any = sys.modules[package].__spec__
-    source = spec.loader.get_data(file).decode()  # a file, or a part of the wheel of the core
+    source = spec.loader.get_data(file).decode()  # also works inside a wheel
     homes = {name: home for home, name in _LISTED.findall(source)}
 
     def get(name: str) -> Any:

@@ -1,7 +1,6 @@
-"""The tokenizer and nothing else: count words, learn merges, encode and decode.
+"""Core library: count words, learn merges, encode and decode.
 
-Names are imported when they are first used, so that ``import bpeline.tokenizer_core`` loads no
-compiler.
+Names are imported at first use, so importing this package does not load Numba.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Another Python process: where a Python is, and one that imports our modules and ends with us."""
+"""Helper processes: find a Python, and start one that ends with this process."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import IO, Any
 import bpeline
 from bpeline.tokenizer_core.errors import WorkerLost
 
-# A program that holds Python may give its own name instead, and starting it again is not what is
-# meant: it may open a window, or serve.
+# Programs that embed Python may report their own executable; starting it again could open a
+# window or a server.
 _NAMES = re.compile(r"[.v]?(python|pypy|graalpy)[-.\w]*", re.IGNORECASE)
 _BEGINNING = """
 import sys
@@ -27,17 +27,19 @@ end_with(sys.stdin)
 
 
 def python_to_run() -> str | None:
-    """The path of a Python like this one; None where this process knows none.
+    """Return the path of a Python like this one, or None if it is unknown.
 
-    That is ``sys.executable``, or where it is none (as in programs that hold Python, and in frozen
-    ones) what `multiprocessing.set_executable` was told.
+    Frozen programs and programs that embed Python use `multiprocessing.set_executable`.
     """
-    itself = sys.executable or ""
-    told = ""
-    if spawn := sys.modules.get("multiprocessing.spawn"):  # nobody told it where it is not imported
-        told = os.fsdecode(spawn.get_executable() or "")
-    known = ("" if getattr(sys, "frozen", False) else itself, "" if told == itself else told)
-    return next(filter(_is_python, known), None)
+    executable = sys.executable or ""
+    spawn_path = ""
+    if spawn := sys.modules.get("multiprocessing.spawn"):  # only if already imported
+        spawn_path = os.fsdecode(spawn.get_executable() or "")
+    candidates = (
+        "" if getattr(sys, "frozen", False) else executable,
+        "" if spawn_path == executable else spawn_path,
+    )
+    return next(filter(_is_python, candidates), None)
 
 
 def _is_python(path: str) -> bool:
@@ -48,23 +50,20 @@ def _is_python(path: str) -> bool:
 
 
 def required_python(purpose: str, instead: str) -> str:
-    """The path of a Python like this one, where nothing can be done without a process.
+    """Return the path of a Python like this one; `WorkerLost` if it is unknown.
 
     Args:
-        purpose: what runs in a process, as a clause.
-        instead: what to do where there is none, as a demand.
-
-    Raises:
-        WorkerLost: this process knows no Python.
+        purpose: what the process does, for the message.
+        instead: an alternative without a process, in the imperative.
     """
     python = python_to_run()
     if python is None:
         frozen = ", in a frozen program" if getattr(sys, "frozen", False) else ""
         raise WorkerLost(
-            f"no process could be started: sys.executable is {sys.executable!r}{frozen}, "
-            "which is no Python that can be run",
-            f"a Python of this version with the same packages: {purpose}",
-            f"{instead}, or say at the program's start where there is one: "
+            f"cannot start a process: sys.executable is {sys.executable!r}{frozen}, "
+            "not a Python that can be run",
+            f"expected a Python of this version with the same packages: {purpose}",
+            f"{instead}, or set the executable at the start of the program: "
             "`multiprocessing.set_executable('/usr/bin/python3')`",
         )
     return python
@@ -72,35 +71,30 @@ def required_python(purpose: str, instead: str) -> str:
 
 @contextmanager
 def spawning_by(python: str) -> Iterator[None]:
-    """Let multiprocessing begin its processes by a Python where what it keeps is none.
+    """Make multiprocessing use this Python if it has no usable one.
 
-    It keeps what ``sys.executable`` was when it was imported: in a program that holds Python, and
-    sets that later, the program itself.
+    It copies ``sys.executable`` at import, before some programs that embed Python set it.
     """
     from multiprocessing import spawn
 
-    kept = spawn.get_executable()
-    if _is_python(os.fsdecode(kept or "")):
+    previous = spawn.get_executable()
+    if _is_python(os.fsdecode(previous or "")):
         yield
         return
     spawn.set_executable(python)
     try:
         yield
     finally:
-        spawn.set_executable(kept)
+        spawn.set_executable(previous)
 
 
 def another_python(
     program: str, *arguments: str, pass_fds: Sequence[int] = ()
 ) -> subprocess.Popen[bytes] | None:
-    """Begin a process that runs a program; None where there is no Python to run, or no room for it.
+    """Start a process that runs ``program``, ends with this one and prints nothing.
 
-    It ends with this process, whatever ends this one. What it prints is lost.
-
-    Args:
-        program: Python, in which ``sys`` is imported.
-        arguments: its ``sys.argv[1:]``.
-        pass_fds: the numbers of open files that it is to have.
+    Returns None if there is no Python or no memory. ``sys`` is imported; ``arguments`` are
+    ``sys.argv[1:]``.
     """
     python = python_to_run()
     if python is None:
@@ -108,20 +102,20 @@ def another_python(
     root = str(Path(bpeline.__file__).parents[1])
     try:
         return subprocess.Popen(
-            # -P: a typing.py in the current directory is another program's.
+            # -P: the current directory may hold a typing.py of another program.
             [python, "-P", "-c", _BEGINNING + program, root, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=pass_fds,
-            start_new_session=True,  # the terminal's Ctrl-C is for this process
+            start_new_session=True,  # Ctrl-C in the terminal reaches only this process
         )
     except OSError:
         return None
 
 
 def end_with(pipe: IO[Any]) -> None:
-    """End this process when whoever holds the other end of a pipe has ended."""
+    """End this process when the process at the other end of a pipe ends."""
 
     def wait() -> None:
         pipe.read()

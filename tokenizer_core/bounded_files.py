@@ -1,4 +1,4 @@
-"""Read files of others with limits: size, kind, and of JSON depth, digits and duplicate keys."""
+"""Read untrusted files with limits on size, file type and JSON structure."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ from typing import Any, NoReturn
 from bpeline.tokenizer_core.errors import InvalidTokenizer, MissingSource
 
 MAX_FILE_BYTES = 64 << 20
-_MAX_BYTES = 1 << 30  # of a file whose kind has no smaller limit
-# Members and elements of a JSON file: a vocab of a million tokens with its merges has four million.
+_MAX_BYTES = 1 << 30  # for files without a smaller limit
+# Members and elements of a JSON file. A vocab of a million tokens and its merges has 4 million.
 MAX_PARTS = 5_000_000
 MAX_DEPTH = 100
 _BLOCK = 1 << 16
-_PATIENCE = 10_000  # milliseconds without a writer of a pipe, or without its first byte
+_PATIENCE = 10_000  # milliseconds to wait for the first byte of a pipe
 
 
 class UnfitFile(OSError, ValueError):
-    """A file of another kind or size than is read."""
+    """A file of the wrong type or size."""
 
     def __str__(self) -> str:
         return f"{self.strerror}: {self.filename!r}"
 
 
 def open_file(path: Path | str, *, pipes: bool = False, links: bool = True) -> FileIO:
-    """Open a regular file to read it, without waiting for a pipe that is in its place.
+    """Open a regular file for reading, without blocking on a pipe of that name.
 
     Args:
-        path: the file.
-        pipes: whether pipes and terminals are read, too; for files that a user names.
-        links: whether the path may be a symbolic link; one above it always may.
+        pipes: also open pipes and terminals, for paths that a user typed.
+        links: allow a symbolic link as the last part of the path; other parts may be links.
 
     Raises:
-        OSError: it cannot be opened, or is of another kind (`UnfitFile`).
+        OSError: it cannot be opened, or has another type (`UnfitFile`).
     """
     more = os.O_NONBLOCK if links else os.O_NONBLOCK | os.O_NOFOLLOW
     file = FileIO(path, opener=lambda path, flags: os.open(path, flags | more))
@@ -54,8 +53,8 @@ def open_file(path: Path | str, *, pipes: bool = False, links: bool = True) -> F
             return file
         is_stream = stat.S_ISFIFO(mode) or os.isatty(file.fileno())
         if not (pipes and (is_stream or os.path.samefile(path, os.devnull))):
-            accepted = "a regular file or a pipe" if pipes else "a regular file"
-            raise UnfitFile(errno.EINVAL, f"it is not {accepted}", str(path))
+            expected = "a regular file or a pipe" if pipes else "a regular file"
+            raise UnfitFile(errno.EINVAL, f"it is not {expected}", str(path))
         os.set_blocking(file.fileno(), True)
         return file
     except BaseException:
@@ -66,12 +65,9 @@ def open_file(path: Path | str, *, pipes: bool = False, links: bool = True) -> F
 def read_file(
     path: Path | str, limit: int = _MAX_BYTES, *, pipes: bool = False, links: bool = True
 ) -> bytes:
-    """Read a whole file of at most ``limit`` bytes.
+    """Read a whole file of at most ``limit`` bytes, including /proc files of size 0.
 
-    A file of /proc, whose size is 0, is read for what it holds.
-
-    Raises:
-        OSError: it cannot be opened or read, or is larger (`UnfitFile`); see `open_file`.
+    Raises `OSError`, of which `UnfitFile` means a wrong type or size.
     """
     with open_file(path, pipes=pipes, links=links) as file:
         status = os.fstat(file.fileno())
@@ -87,7 +83,7 @@ def read_file(
 
 
 def _first_byte(pipe: FileIO, path: Path | str) -> bytes:
-    """Wait until a pipe has content or an end; its first byte, where waiting took that."""
+    """Wait for content or the end of a pipe; return a byte read while waiting."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     if poll.poll(_PATIENCE):
@@ -103,57 +99,42 @@ def _first_byte(pipe: FileIO, path: Path | str) -> bytes:
 
 
 def read_json(path: Path, limit: int = MAX_FILE_BYTES) -> Any:
-    """Read a record: the JSON value of a regular file, to which no link leads.
-
-    Raises:
-        OSError: as `read_file`.
-        ValueError: as `parse_json`.
-    """
+    """Read JSON from a regular file, not a link; raises `OSError` or `ValueError`."""
     return parse_json(read_file(path, limit, links=False))
 
 
 def read_toml(path: Path, limit: int = MAX_FILE_BYTES) -> dict[str, Any]:
-    """Read the tables of a TOML file or pipe.
-
-    Raises:
-        OSError: as `read_file`.
-        ValueError: as `parse_toml`.
-    """
+    """Read a TOML file or pipe; raises `OSError` or `ValueError`."""
     return parse_toml(read_file(path, limit, pipes=True))
 
 
 def read_bounded(path: Path, limit: int = MAX_FILE_BYTES) -> bytes:
-    """Read a file of a tokenizer: see `read_file`.
-
-    Raises:
-        MissingSource: no such file, or it cannot be opened.
-        InvalidTokenizer: not a regular file, or too large.
-    """
+    """Read a tokenizer file; raises `MissingSource` or `InvalidTokenizer`."""
     with unreadable_refused(path):
         return read_file(path, limit)
 
 
 @contextmanager
 def unreadable_refused(path: Path) -> Iterator[None]:
-    """Raise the errors of `read_bounded` for those of `read_file` and `open_file`."""
+    """Translate errors of `read_file` and `open_file` into those of `read_bounded`."""
     try:
         yield
     except (UnfitFile, IsADirectoryError) as error:
         raise InvalidTokenizer(
-            f"{path} is not a regular file that can be read: {error.strerror}",
-            "tokenizers are small regular files",
+            f"{path} cannot be read: {error.strerror}",
+            "expected a small regular file",
             "check the path",
         ) from error
     except OSError as error:
         raise MissingSource(
             f"{path} cannot be opened: {error.strerror}",
-            "a readable file",
+            "expected a readable file",
             "check the path and its permissions",
         ) from error
 
 
 def text_of(content: bytes, path: Path) -> str:
-    """``content`` as UTF-8; raises `InvalidTokenizer` where it is not."""
+    """Decode ``content`` as UTF-8; raises `InvalidTokenizer`."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -161,31 +142,21 @@ def text_of(content: bytes, path: Path) -> str:
 
 
 def json_of(content: bytes, path: Path, parse_float: Callable[[str], float] = float) -> Any:
-    """Parse the JSON of a file of a tokenizer: see `parse_json`.
-
-    What is parsed takes at most a few hundred bytes for each of `MAX_PARTS`.
-
-    Args:
-        parse_float: what makes numbers of literals with a point or an exponent.
-
-    Raises:
-        InvalidTokenizer: it is none; the message names ``path``.
-    """
-    # Separators inside of strings count too: a bound, not a number.
+    """Parse JSON of a tokenizer, at most `MAX_PARTS` parts; raises `InvalidTokenizer`."""
+    # An upper bound: separators inside strings count too.
     if sum(map(content.count, (b",", b"[", b"{"))) > MAX_PARTS:
         refuse(path, f"has more than {MAX_PARTS:,} members and elements")
     text = text_of(content, path)
     try:
         return parse_json(text, parse_float)
     except ValueError as error:
-        refuse(path, f"is not the JSON we read: {error}")
+        refuse(path, f"is not valid JSON for a tokenizer: {error}")
 
 
 def parse_json(content: bytes | str, parse_float: Callable[[str], float] = float) -> Any:
-    """Parse JSON strictly: UTF-8, no duplicate keys, no NaN, bounded depth and digits.
+    """Parse JSON strictly; raises `ValueError`.
 
-    Raises:
-        ValueError: anything else.
+    UTF-8 only, no duplicate keys, no NaN, bounded depth and digits.
     """
     text = content if isinstance(content, str) else content.decode()
     try:
@@ -202,11 +173,7 @@ def parse_json(content: bytes | str, parse_float: Callable[[str], float] = float
 
 
 def parse_toml(content: bytes) -> dict[str, Any]:
-    """Parse TOML.
-
-    Raises:
-        ValueError: it is not TOML in UTF-8, or is nested too deeply.
-    """
+    """Parse TOML in UTF-8 with bounded depth; raises `ValueError`."""
     try:
         tables = tomllib.loads(content.decode())
     except RecursionError:
@@ -219,33 +186,30 @@ _NESTED = frozenset((dict, list))
 
 
 def _not_deep(value: Any) -> Any:
-    """The same value, which no recursive function finds too deep."""
+    """Return the value; raise ValueError if nested more than `MAX_DEPTH` deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
         lists = (part for part in level if type(part) is list)
         tables = (part.values() for part in level if type(part) is dict)
         members = [*chain.from_iterable(lists), *chain.from_iterable(tables)]
-        if _NESTED.isdisjoint(map(type, members)):  # soon said of 100,000 pairs of strings
+        if _NESTED.isdisjoint(map(type, members)):  # fast path for flat data, such as vocabs
             return value
         level = [member for member in members if type(member) in _NESTED]
     raise ValueError("it is nested too deeply")
 
 
 def refuse(path: Path, problem: str, accepted: str = "", next_step: str = "") -> NoReturn:
-    """Raise `InvalidTokenizer` about a file."""
+    """Raise `InvalidTokenizer` for a file."""
     raise InvalidTokenizer(
         f"{path} {problem}",
-        accepted or "a file as its format prescribes",
-        next_step or "export the tokenizer again from where it came",
+        accepted or "expected a file in its format",
+        next_step or "export the tokenizer again",
     )
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Spare Python's collector a search for cycles in what is being parsed: there are none.
-
-    It begins anew whenever many values were made, which took as long as the parsing.
-    """
+    """Pause garbage collection, which would take as long as the parsing itself."""
     if not gc.isenabled():
         yield
         return

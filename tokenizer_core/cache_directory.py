@@ -1,10 +1,10 @@
-"""The directory of machine code, which only this user can write to.
+"""Secure access to the kernel cache, a directory that only this user can write to.
 
-What is kept there is loaded as code. So every directory on the path must be one that only this user
-and root can change: no link, owned by them, and not writable by others; a sticky one (as /tmp) may
-be, because nobody can rename or remove there what another user made. The path is walked from the
-root by descriptors each time, without following links, and files are read, written and removed
-through the last one: a link or a directory that is put in the way meanwhile is never used.
+Cached files are loaded as code, so every directory on the path must belong to this user or root,
+must not be a link, and must not be writable by others. Sticky directories such as /tmp are allowed,
+because other users cannot rename or remove entries there. Each directory is opened through the
+descriptor of its parent, from the root and without following links, so a link or directory that is
+swapped in later is never used.
 """
 
 from __future__ import annotations
@@ -19,25 +19,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MOST_BYTES = 1 << 26  # of one file; kernels take a few hundred kilobytes at most
+MOST_BYTES = 1 << 26  # of one file; kernels take at most a few hundred kilobytes
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _INSIDE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# On the way to a directory its parents need not be readable, where the system knows of that.
+# With O_PATH, parent directories need not be readable.
 _DIRECTORY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO is not waited for
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # does not block on a FIFO
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TURN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _MINE_ALONE = 0o700
-_ELSEWHERE = "set BPELINE_KERNEL_CACHE to a directory that you alone may write"
+_ELSEWHERE = "set BPELINE_KERNEL_CACHE to a directory that only you can write to"
 
 
 class Untrusted(OSError):
-    """A directory or a file that others can write to, or that is not what it should be.
-
-    Args:
-        reason: what was found, naming the path.
-        mend: what to type.
-    """
+    """A directory or file that others can write to, or of the wrong type."""
 
     def __init__(self, reason: str, mend: str) -> None:
         super().__init__(reason)
@@ -45,10 +40,9 @@ class Untrusted(OSError):
 
 
 def kept_below() -> str:
-    """Where caches are kept: ``BPELINE_KERNEL_CACHE``, or where the user's caches are.
+    """Return the root of the caches: ``BPELINE_KERNEL_CACHE``, ``XDG_CACHE_HOME``.
 
-    An ``XDG_CACHE_HOME`` that is empty or relative does not count, as its specification says. A
-    relative ``BPELINE_KERNEL_CACHE`` counts from the working directory.
+    As its specification requires, an empty or relative ``XDG_CACHE_HOME`` is ignored.
     """
     if named := os.environ.get("BPELINE_KERNEL_CACHE"):
         return os.path.abspath(named)
@@ -60,27 +54,27 @@ def kept_below() -> str:
 
 @contextlib.contextmanager
 def opened(directory: str | Path, *, make: bool = False) -> Iterator[int]:
-    """A descriptor of a directory of this user, as long as the block lasts.
+    """Open a directory of this user and yield its descriptor.
 
     Args:
         directory: an absolute path.
-        make: make what is missing of it, for this user alone.
+        make: create missing directories, accessible by this user only.
 
     Raises:
-        Untrusted: others can write to it or to a directory on the way, or a link leads there.
+        Untrusted: others can write to it or to a parent, or the path contains a link.
         OSError: it is missing or cannot be opened.
     """
     path = os.path.normpath(directory)
     if not os.path.isabs(path):
-        raise Untrusted(f"{path} is no absolute path", _ELSEWHERE)
-    there = "/"
-    descriptor = os.open(there, _DIRECTORY)
+        raise Untrusted(f"{path} is not an absolute path", _ELSEWHERE)
+    current = "/"
+    descriptor = os.open(current, _DIRECTORY)
     try:
         for name in path.strip("/").split("/"):
-            _trust(os.fstat(descriptor), there, {0, os.geteuid()}, sticky=True)
-            there = os.path.join(there, name)
-            descriptor = _instead_of(descriptor, _open_inside(descriptor, name, there, make))
-        _trust(os.fstat(descriptor), there, {os.geteuid()}, sticky=False)
+            _trust(os.fstat(descriptor), current, {0, os.geteuid()}, sticky=True)
+            current = os.path.join(current, name)
+            descriptor = _instead_of(descriptor, _open_inside(descriptor, name, current, make))
+        _trust(os.fstat(descriptor), current, {os.geteuid()}, sticky=False)
         descriptor = _instead_of(descriptor, os.open(".", _INSIDE, dir_fd=descriptor))
         yield descriptor
     finally:
@@ -94,7 +88,7 @@ def _instead_of(descriptor: int, other: int) -> int:
 
 @contextlib.contextmanager
 def opened_inside(parent: int, name: str) -> Iterator[int]:
-    """`opened` of a directory in one that is opened."""
+    """Open a subdirectory of an open directory; see `opened`."""
     descriptor = _open_inside(parent, name, name, make=False)
     try:
         _trust(os.fstat(descriptor), name, {os.geteuid()}, sticky=False)
@@ -116,39 +110,26 @@ def _open_inside(parent: int, name: str, path: str, make: bool) -> int:
         except OSError:
             linked = False
         if linked:
-            mend = "set BPELINE_KERNEL_CACHE to a directory that no link leads to"
+            mend = "set BPELINE_KERNEL_CACHE to a directory whose path contains no link"
             raise Untrusted(f"{path} is a link", mend) from None
         raise error
 
 
 def _trust(status: os.stat_result, path: str, owners: set[int], *, sticky: bool) -> None:
-    """Refuse a directory whose entries others than its owners can change.
-
-    Args:
-        sticky: whether others may write where they cannot touch what is not their own.
-
-    Raises:
-        Untrusted: as `opened`.
-    """
+    """Raise `Untrusted` for a directory that others can change, unless ``sticky``."""
     if status.st_uid not in owners:
         owner = "root" if status.st_uid == 0 else f"another user ({status.st_uid})"
         raise Untrusted(f"{path} belongs to {owner}", _ELSEWHERE)
     if status.st_mode & _OTHERS_WRITE and not (sticky and status.st_mode & stat.S_ISVTX):
-        found = f"others can write to {path} (mode {stat.S_IMODE(status.st_mode):o})"
+        reason = f"others can write to {path} (mode {stat.S_IMODE(status.st_mode):o})"
         raise Untrusted(
-            found,
+            reason,
             f"chmod go-w {shlex.quote(str(path))}" if sticky else f"rm -r {shlex.quote(str(path))}",
         )
 
 
 def read_file(directory: int, name: str) -> bytes:
-    """The content of a file of this user.
-
-    Raises:
-        FileNotFoundError: it is missing.
-        Untrusted: a link, no regular file, one with other names, of another user, that others can
-            write to, or larger than `MOST_BYTES`.
-    """
+    """Read a file; raises `Untrusted` if it is not a small file of this user alone."""
     try:
         descriptor = os.open(name, _READ, dir_fd=directory)
     except FileNotFoundError:
@@ -165,17 +146,13 @@ def read_file(directory: int, name: str) -> bytes:
     )
     if not trusted:
         os.close(descriptor)
-        raise Untrusted(f"{name} is no file of this user alone", "remove it")
+        raise Untrusted(f"{name} is not a regular file that only this user can write", "remove it")
     with os.fdopen(descriptor, "rb") as file:
         return file.read(MOST_BYTES)
 
 
 def write_file(directory: int, name: str, content: bytes) -> None:
-    """Put a file in place as a whole, over whatever has its name.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write a file atomically, replacing any file of that name."""
     unfinished = f"{name}.{secrets.token_hex(8)}.tmp"
     descriptor = os.open(unfinished, _NEW, 0o600, dir_fd=directory)
     try:
@@ -190,14 +167,7 @@ def write_file(directory: int, name: str, content: bytes) -> None:
 
 @contextlib.contextmanager
 def turn(directory: int, name: str) -> Iterator[None]:
-    """Wait until no other process has this name's turn, and have it as long as the block lasts.
-
-    It ends with the process that has it, however that ends. Where the file system knows no locks
-    everybody goes at once.
-
-    Raises:
-        OSError: the file of this name cannot be made.
-    """
+    """Hold the lock file ``name`` during the block, if the file system supports locks."""
     descriptor = os.open(name, _TURN, 0o600, dir_fd=directory)
     try:
         with contextlib.suppress(OSError):
@@ -209,7 +179,7 @@ def turn(directory: int, name: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What a directory holds: names of regular files, their bytes together, and other names."""
+    """Names of regular files, their total size in bytes, and names of other entries."""
 
     files: tuple[str, ...]
     size: int
@@ -217,11 +187,11 @@ class Holding:
 
 
 def holding(directory: int) -> Holding:
-    """Look into a directory without following links."""
+    """List the entries of a directory without following links."""
     files, others, size = [], [], 0
     with os.scandir(directory) as entries:
         for entry in entries:
-            with contextlib.suppress(FileNotFoundError):  # another process replaces it
+            with contextlib.suppress(FileNotFoundError):  # replaced by another process
                 if entry.is_file(follow_symlinks=False):
                     size += entry.stat(follow_symlinks=False).st_size
                     files.append(entry.name)

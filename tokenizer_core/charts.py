@@ -1,7 +1,6 @@
-"""Charts as SVG text: for pages, notebooks, MLflow, README and benchmarks.
+"""Charts as deterministic SVG text, for pages, notebooks, MLflow and README.
 
-Text takes the colour around a chart, and colours of series are readable on light and dark grounds.
-The same numbers give the same text.
+Text inherits the colour of its surroundings; series colours work on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -21,19 +20,19 @@ COLOURS = (
 _FONT = 'font-family="system-ui, Liberation Sans, sans-serif" font-size="11.5"'
 _LETTER = 6.2  # width of a character
 _WIDTH = 480
-_RIGHT = 466  # of the field, as the next two
+_RIGHT = 466  # right edge of the plot area; next: top and bottom
 _TOP, _BOTTOM = 30, 226
-_BELOW = 44  # names and title of the x-axis
+_BELOW = 44  # height of the x-axis labels and title
 _LEGEND_ROW = 18
 _TICKS = 5
-_OWN_TICKS = 8  # so few x values are ticks themselves
+_OWN_TICKS = 8  # up to this many x values are used as ticks themselves
 _MANY_DECADES = 3
-_LONGEST_NAME = 8  # characters; longer names are tilted where they would touch
-_TILTED_LENGTH = 40  # characters of a tilted name that are shown
+_LONGEST_NAME = 8  # characters; longer names are tilted if they would overlap
+_TILTED_LENGTH = 40  # characters shown of a tilted name
 _BAR_LENGTH, _BAR_STEP = 270, 16
 _BAR_ROWS = 40
-_BAR_NAME = 60  # characters of a row's name that have room
-_ZOOM = 1.5  # of a file
+_BAR_NAME = 60  # characters that fit in the name of a row
+_ZOOM = 1.5  # of SVG files
 _MIDDLE, _END = ' text-anchor="middle"', ' text-anchor="end"'
 _PALE = ' opacity=".75"'
 _STYLE = (
@@ -46,7 +45,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 class Point(NamedTuple):
-    """A value with its tooltip and the ends of its interval; a ring marks it."""
+    """A value with a tooltip and an interval; ``ringed`` draws a ring around it."""
 
     x: float
     y: float
@@ -58,7 +57,7 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Points in order of x; lines of one name share a colour and an entry of the legend."""
+    """Points in order of x. Lines with one name share a colour and a legend entry."""
 
     name: str
     points: Sequence[tuple[float, float] | Point]
@@ -68,7 +67,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """SVG elements and the size of the field they need."""
+    """SVG elements with the width and height of their area."""
 
     width: float
     height: float
@@ -77,13 +76,12 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Lines or upright bars over an x-axis, with a legend below where there are several names.
+    """Lines or vertical bars over an x-axis; a legend is added for several names.
 
     Attributes:
-        lines: at least one point, unless there are bars.
-        bars: heights from 0, one for each of ``names``.
-        names: of places in a row, which x counts from 0; without names, x is logarithmic.
-        y_log: all y are above 0.
+        bars: one height for each of ``names``; without bars, there must be a point.
+        names: labels of x = 0, 1, 2, …; without names, the x-axis is logarithmic.
+        y_log: logarithmic y-axis; all y must be positive.
     """
 
     title: str
@@ -95,7 +93,6 @@ class Chart:
     y_log: bool = False
 
     def draw(self) -> Drawing:
-        """The chart without its title."""
         points = [Point(*point) for line in self.lines for point in line.points]
         ys = [y for point in points for y in (point.y, point.low, point.high) if y is not None]
         ys += [0.0, *self.bars] if self.bars else []
@@ -123,24 +120,24 @@ class Chart:
     def _x_axis(
         self, xs: Sequence[float], left: float, tilted: bool
     ) -> tuple[Scale, list[tuple[float, str]]]:
-        """Where an x is drawn, and the names below the axis, none on top of another."""
+        """Return the scale of the x-axis and its labels, without overlaps."""
         if self.names:
             x_of = _scale([-0.5, len(self.names) - 0.5], left, _RIGHT, float)
             named = [
-                (x_of(at), name if len(name) <= _TILTED_LENGTH else f"{name[:_TILTED_LENGTH]}…")
-                for at, name in enumerate(self.names)
+                (x_of(index), name if len(name) <= _TILTED_LENGTH else f"{name[:_TILTED_LENGTH]}…")
+                for index, name in enumerate(self.names)
             ]
         else:
             own = sorted(set(xs))
             ticks = own if len(own) <= _OWN_TICKS else _log_ticks(xs)
             x_of = _scale([*xs, *ticks], left, _RIGHT, math.log)
             named = [(x_of(tick), short_number(tick)) for tick in ticks]
-        kept: list[tuple[float, str]] = []
+        labels: list[tuple[float, str]] = []
         for x, name in reversed(named):
             room = 14 if tilted else _LETTER * len(name) + 6
-            if not kept or kept[-1][0] - x >= room:
-                kept.append((x, name))
-        return x_of, kept[::-1]
+            if not labels or labels[-1][0] - x >= room:
+                labels.append((x, name))
+        return x_of, labels[::-1]
 
     def _upright_bars(self, x_of: Scale, y_of: Scale, left: float) -> Iterable[str]:
         thick = 0.8 * (_RIGHT - left) / max(len(self.bars), 1)
@@ -181,15 +178,12 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """Lying bars to the right of their names, with their values; the first 40 rows.
+    """Horizontal bars with names and values, at most 40 rows.
 
     Attributes:
-        axis: what the values are.
-        names: of the rows.
-        values: of each series, one for each row; none below 0.
-        value_format: of a value.
-        colours: of the rows of a single series; without, each series has a colour.
-        name_length: characters for which there is room, where several panels share an edge.
+        values: name of a series to its values, one for each row; none below 0.
+        colours: one for each row of a single series; by default, each series has its own.
+        name_length: minimum width of names in characters, to align several panels.
     """
 
     title: str
@@ -201,7 +195,6 @@ class Bars:
     name_length: int = 0
 
     def draw(self) -> Drawing:
-        """The bars without their title."""
         names = self.names[:_BAR_ROWS]
         longest = max(self.name_length, *map(len, names), 0)
         left = 12 + 1.05 * _LETTER * min(longest, _BAR_NAME)
@@ -213,9 +206,9 @@ class Bars:
             _text(left - 6, 7 + step * row + _BAR_STEP * len(self.values) / 2, name, _END)
             for row, name in enumerate(names)
         ]
-        for at, (name, series) in enumerate(self.values.items()):
+        for index, (name, series) in enumerate(self.values.items()):
             for row, value in enumerate(series[:_BAR_ROWS]):
-                y, length = 4 + step * row + _BAR_STEP * at, _BAR_LENGTH * value / most
+                y, length = 4 + step * row + _BAR_STEP * index, _BAR_LENGTH * value / most
                 colour = self.colours[row] if self.colours else colours[name]
                 elements += [
                     f'<rect x="{left:.1f}" y="{y}" width="{length:.1f}" height="14" '
@@ -231,35 +224,32 @@ class Bars:
 
 
 def inline_svg(chart: Chart | Bars) -> str:
-    """A chart for a page or a notebook, in its colours and below a title of its own."""
-    drawn = chart.draw()
+    """Return a chart as inline SVG for a page or a notebook, without a title."""
+    area = chart.draw()
     return (
-        f'<svg viewBox="0 0 {drawn.width:g} {drawn.height:g}" width="{drawn.width:g}" {_FONT} '
-        f'role="img" aria-label="{_escaped(chart.title)}">{drawn.elements}</svg>'
+        f'<svg viewBox="0 0 {area.width:g} {area.height:g}" width="{area.width:g}" {_FONT} '
+        f'role="img" aria-label="{_escaped(chart.title)}">{area.elements}</svg>'
     )
 
 
 def svg_file(title: str, charts: Sequence[Chart | Bars], *, across: bool = False) -> str:
-    """A picture of its own, with a light or dark ground as its viewer prefers.
+    """Return an SVG file that follows the viewer's light or dark mode.
 
-    Args:
-        title: shown above; empty for a picture whose title stands elsewhere.
-        charts: below each other, with their titles where there are several.
-        across: beside each other instead.
+    Several charts have titles, and are drawn below each other, or side by side if ``across``.
     """
     elements, width, height, top = [], 0.0, 0.0, 24 if title else 4
     for chart in charts:
-        drawn = chart.draw()
+        area = chart.draw()
         x, y = (width, float(top)) if across else (0.0, height or top)
         if len(charts) > 1:
             elements.append(_text(x + 4, y + 16, chart.title, ' font-weight="600"'))
             y += 24
         elements.append(
-            f'<svg x="{x:g}" y="{y:g}" width="{drawn.width:g}" height="{drawn.height:g}">\n'
-            f"{drawn.elements}\n</svg>"
+            f'<svg x="{x:g}" y="{y:g}" width="{area.width:g}" height="{area.height:g}">\n'
+            f"{area.elements}\n</svg>"
         )
-        width = width + drawn.width if across else max(width, drawn.width)
-        height = max(height, y + drawn.height) if across else y + drawn.height
+        width = width + area.width if across else max(width, area.width)
+        height = max(height, y + area.height) if across else y + area.height
     heading = _text(4, 16, title, ' font-size="13"') if title else ""
     body = "\n".join(elements).replace("><", ">\n<")
     return (
@@ -271,13 +261,13 @@ def svg_file(title: str, charts: Sequence[Chart | Bars], *, across: bool = False
 
 
 def curves_in_notebook(curves: Mapping[str, Curve]) -> str:
-    """Bytes per token by number of ids, a line for each name; empty without a point."""
+    """Return a chart of bytes per token by vocabulary size; empty without data."""
     lines = [Line(name, curve, dots=True) for name, curve in curves.items() if curve]
     return inline_svg(Chart("", "ids", "bytes per token", lines)) if lines else ""
 
 
 def short_number(value: float) -> str:
-    """``1.2k``, ``32k``, ``5M``: for axes."""
+    """Format a number for axes: ``1.2k``, ``32k``, ``5M``."""
     for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.4g}{letter}"
@@ -305,11 +295,10 @@ def _axes(
 
 
 def _colours(names: Iterable[str]) -> dict[str, str]:
-    return {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(dict.fromkeys(names))}
+    return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(dict.fromkeys(names))}
 
 
 def _legend(colours: Mapping[str, str], left: float, room: float, top: float) -> tuple[str, float]:
-    """Names with their colours in rows of at most ``room``, and the height of these rows."""
     if len(colours) < 2:
         return "", 0
     elements, x, row = [], 0.0, 0
@@ -351,7 +340,7 @@ def _scale(values: Sequence[float], low: float, high: float, over: Scale) -> Sca
 
 
 def _ticks(values: Sequence[float]) -> list[float]:
-    """Round numbers around the values, about `_TICKS` of them."""
+    """About `_TICKS` round numbers that enclose the values."""
     low, high = min(values), max(values)
     rough = (high - low) / _TICKS or abs(high) / _TICKS or 1.0
     size = 10 ** math.floor(math.log10(rough))
@@ -362,7 +351,7 @@ def _ticks(values: Sequence[float]) -> list[float]:
 
 
 def _log_ticks(values: Sequence[float]) -> list[float]:
-    """1, 2, 5, 10, … among the values; powers of ten alone where there would be too many."""
+    """1, 2, 5, 10, … between the values; only powers of ten over many decades."""
     low, high = min(values), max(values)
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1,) if len(decades) > _MANY_DECADES + 1 else (1, 2, 5)

@@ -1,10 +1,9 @@
-"""The algorithms beside byte-level BPE, one entry each; a module is imported at its first use.
+"""Registry of the algorithms besides byte-level BPE, imported at first use.
 
-The module of an algorithm in `tokenizer_core.algorithms` offers `KIND`, the class of its value (a
-subclass of `Algorithm`), `coders`, the encoder and the decoder of a `TokenizerSpec`, and
-`explained`, which says how words came to their tokens. Remove the files whose names begin with the
-module's name, and the entry, and all other algorithms work as before; only sentencepiece-bpe and
-unigram, whose models have one kind of file, go together.
+Each module in `tokenizer_core.algorithms` defines `KIND`, a subclass of `Algorithm`; `coders`,
+which returns the encoder and decoder of a `TokenizerSpec`; and `explained`, which explains the
+tokens of words. An algorithm can be removed by deleting its entry and the files named after its
+module; sentencepiece-bpe and unigram share a file format and go together.
 """
 
 from __future__ import annotations
@@ -25,22 +24,20 @@ ROOM = "bpeline.tokenizer_core.algorithms"
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """An algorithm besides byte-level BPE."""
+    """An algorithm besides byte-level BPE, with its modules and file formats."""
 
     module: str
-    format: str = ""  # the file format that only this algorithm has
-    files: str = ""  # the module that reads and writes files of the algorithm
-    huggingface_model: str = ""  # the type of model in tokenizer.json that ``files`` reads
-    gguf_model: str = ""  # the type of tokenizer in GGUF files that ``files`` reads
+    format: str = ""  # a file format of this algorithm alone
+    files: str = ""  # the module that reads and writes its files
+    huggingface_model: str = ""  # the model type in tokenizer.json that ``files`` reads
+    gguf_model: str = ""  # the tokenizer type in GGUF files that ``files`` reads
 
     @property
     def home(self) -> Any:
-        """The module of the algorithm."""
         return import_module(f"{ROOM}.{self.module}")
 
     @property
     def reader(self) -> Any:
-        """The module of its files."""
         return import_module(f"{ROOM}.{self.files}")
 
 
@@ -59,7 +56,7 @@ COMPANIONS: dict[str, Companion] = {
     "unigram": Companion("unigram", files="unigram", huggingface_model="Unigram"),
 }
 
-LAST_READ_BY = {"superword-bpe": "0.2.0", "foreign": "0.2.0"}  # algorithms that were removed
+LAST_READ_BY = {"superword-bpe": "0.2.0", "foreign": "0.2.0"}  # removed algorithms
 
 FORMATS_OF_COMPANIONS = {
     companion.format: f"{ROOM}.{companion.files}"
@@ -69,7 +66,7 @@ FORMATS_OF_COMPANIONS = {
 
 
 def kind_of(name: str) -> type[Algorithm]:
-    """The class of an algorithm's value."""
+    """Return the `Algorithm` subclass of an algorithm."""
     if name == BYTE_LEVEL:
         from bpeline.tokenizer_core.tokenizer_spec import ByteBpe
 
@@ -79,42 +76,33 @@ def kind_of(name: str) -> type[Algorithm]:
 
 
 def coders_of(spec: Any) -> Any:
-    """The encoder and the decoder of a tokenizer of words, by its algorithm.
-
-    Raises:
-        InvalidTokenizer: the vocab does not suit the algorithm.
-        InvalidOption: a library is missing.
-    """
+    """Return the encoder and decoder of a spec."""
     return COMPANIONS[spec.algorithm.name].home.coders(spec)
 
 
 def of_huggingface_model(kind: str) -> Companion | None:
-    """The algorithm of a type of model in tokenizer.json, or None."""
-    found = (one for one in COMPANIONS.values() if kind and one.huggingface_model == kind)
-    return next(found, None)
+    """Return the algorithm of a tokenizer.json model type, or None."""
+    matches = (entry for entry in COMPANIONS.values() if kind and entry.huggingface_model == kind)
+    return next(matches, None)
 
 
 def of_gguf_model(kind: str) -> Companion | None:
-    """The algorithm of a type of tokenizer in GGUF files, or None."""
-    found = (one for one in COMPANIONS.values() if kind and one.gguf_model == kind)
-    return next(found, None)
+    """Return the algorithm of a GGUF tokenizer type, or None."""
+    matches = (entry for entry in COMPANIONS.values() if kind and entry.gguf_model == kind)
+    return next(matches, None)
 
 
 def algorithm_of(description: Any) -> Algorithm:
-    """The algorithm that `Algorithm.described` wrote.
-
-    Raises:
-        InvalidTokenizer: an algorithm or a property of another name or type.
-    """
+    """Return the algorithm that `Algorithm.described` wrote."""
     name = str(description.get("name")) if isinstance(description, Mapping) else ""
     if name in (BYTE_LEVEL, *COMPANIONS):
-        given = {key: value for key, value in description.items() if key != "name"}
-        made = kind_of(name).of_description(given)
-        if made is not None:
-            return made
+        properties = {key: value for key, value in description.items() if key != "name"}
+        algorithm = kind_of(name).of_description(properties)
+        if algorithm is not None:
+            return algorithm
     raise InvalidTokenizer(
-        f"the algorithm is described as {str(description)[:80]}",
-        f"algorithms are {', '.join((BYTE_LEVEL, *COMPANIONS))}, each with its own properties",
+        f"unknown algorithm or properties: {str(description)[:80]}",
+        f"expected one of {', '.join((BYTE_LEVEL, *COMPANIONS))}, with its own properties",
         f"read it with bpeline {LAST_READ_BY[name]}, the last version that has {name}"
         if name in LAST_READ_BY
         else "upgrade bpeline, or export the tokenizer again",

@@ -1,7 +1,7 @@
-"""A tokenizer of others continued: words become the ids it makes of them, and these are merged on.
+"""Extend an imported tokenizer with merges learned on its own ids.
 
-For tokenizers whose merges cannot be replayed one by one (`training.extension` does that): merges
-in any order, tokens that no merge makes, words taken whole, characters instead of bytes.
+For tokenizers whose merges cannot be replayed one by one as `training.extension` does: merges in
+any order, tokens without a merge, words that are whole tokens, or characters instead of bytes.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
 from bpeline.tokenizer_core.vocabulary import Merge, MergeList, SpecialTokenMatcher
 
-# Where a tokenizer leaves texts whole: words, the spaces before them, and line feeds. New tokens
-# begin with spaces or have none, as those that SentencePiece's own trainer makes.
+# For tokenizers that do not split texts: words with the spaces before them, and line feeds. New
+# tokens then start with spaces or have none, as in SentencePiece's own trainer.
 SPACED_WORDS = r" *[^ \n]+| +|\n+"
-COVERAGE = 0.9995  # of all characters: those that are no tokens become some until it is reached
+COVERAGE = 0.9995  # share of all characters that must be tokens; missing ones are added
 _MERGES_AT_ONCE = 256
 _TIE_BREAKS = ("smallest-ids", "first-seen")
 _SPACE, _MARK = b" ", "▁".encode()
@@ -46,12 +46,9 @@ _MARKING = (
 
 
 def pattern_of_words(base: Tokenizer) -> SplitPattern:
-    """How a corpus is cut into words from which the tokenizer is continued.
+    """Return the pattern that splits a corpus into words for `continue_merges`.
 
-    Its own split pattern, or words with the spaces before them where that leaves texts whole.
-
-    Raises:
-        InvalidOption: see `continue_merges`.
+    This is the tokenizer's own pattern, or `SPACED_WORDS` if it does not split texts.
     """
     _check(base)
     if isinstance(base.algorithm, SentencePieceBpe):
@@ -69,26 +66,23 @@ def continue_merges(
     min_word_count: int = 1,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
-    """A tokenizer with more merges, learned from new words, after those of ``base``.
+    """Extend a tokenizer with merges learned from new words.
 
-    Every word becomes the ids that ``base`` makes of it; again and again the most frequent pair of
-    ids becomes a new id. Ids of new tokens follow the highest one in use, and merges all that there
-    are. A pair whose text is a token already becomes that token and takes no new id. Characters
-    that are no tokens, where tokens are made of characters, become tokens first, the most frequent
-    first, until `COVERAGE` of all characters is reached.
+    Words are encoded with ``base``; then the most frequent pair of ids becomes a new id,
+    repeatedly. New ids follow the highest id, and new merges are appended. A pair whose text is
+    already a token becomes that token, without a new id. For BPE over characters, unknown
+    characters become tokens first, by frequency, until `COVERAGE` of all characters is reached.
 
     Args:
-        base: byte-level BPE, or BPE over characters, with merges.
-        counts: words cut by `pattern_of_words`.
-        vocab_size: of the new tokenizer, at most: fewer where no pair occurs ``min_count`` times.
-        tie_break: of equally frequent pairs the one with the ``smallest-ids``, or ``first-seen``.
-        min_count, min_word_count: rarer pairs and rarer words are left out.
+        counts: words split by `pattern_of_words`.
+        vocab_size: maximum size of the new tokenizer; smaller if pairs become too rare.
+        tie_break: ``smallest-ids`` or ``first-seen``.
+        min_count, min_word_count: minimum counts of a merged pair and of a word.
         on_progress: called at most ten times a second.
 
     Raises:
-        InvalidOption: a tokenizer without merges, one that changes texts in other ways than are
-            known here, words that it would change, or a parameter out of range.
-        EmptyCorpus, CorpusError: no words, or too many for 64 bits.
+        InvalidOption: the tokenizer cannot be extended, or a parameter is out of range.
+        EmptyCorpus, CorpusError: no words, or counts beyond 64 bits.
 
     Example:
         >>> from bpeline import Tokenizer, count_words               # doctest: +SKIP
@@ -100,23 +94,23 @@ def continue_merges(
     _check(base)
     if tie_break not in _TIE_BREAKS:
         raise InvalidOption(
-            f"a tokenizer of others cannot be continued with the tie-break {tie_break!r}",
-            f"accepted: {', '.join(_TIE_BREAKS)}",
+            f"an imported tokenizer cannot be extended with the tie-break {tie_break!r}",
+            f"expected: {', '.join(_TIE_BREAKS)}",
             "leave it out for 'smallest-ids'",
         )
     new_ids = vocab_size - base.vocab_size
     if new_ids < 0:
         raise InvalidOption(
-            f"the tokenizer has {base.vocab_size:,} ids, and {vocab_size:,} were asked for",
-            f"{base.vocab_size:,} or more",
-            "a smaller vocabulary needs no training",
+            f"vocab_size {vocab_size:,} is smaller than the tokenizer's {base.vocab_size:,} ids",
+            f"expected {base.vocab_size:,} or more",
+            "to get a smaller vocabulary, no training is needed",
         )
     frequent = prune(counts, min_word_count)[0]
     if not len(frequent):
         raise EmptyCorpus(
             "there are no words to continue from",
-            "word counts with a word at least",
-            "is the corpus empty, or does min_word_count leave nothing?",
+            "expected word counts with at least one word",
+            "check that the corpus is not empty and min_word_count is not too high",
         )
     frequent, words = _seen(base, frequent)
     growing = _Growing(base.spec)
@@ -133,13 +127,9 @@ def continue_merges(
 
 
 def recipes(base: Tokenizer, tokenizer: Tokenizer) -> Iterator[tuple[int, list[int]]]:
-    """Each new id with the ids of the old tokenizer that its text was, for initialising embeddings.
+    """Yield each new id with the ids that the old tokenizer used for its text.
 
-    Special tokens stand for no text.
-
-    Args:
-        base: the old tokenizer.
-        tokenizer: one that continues it.
+    Useful to initialise embeddings. Special tokens are skipped.
     """
     reserved = set(tokenizer.special_tokens.values())
     new = sorted(tokenizer.vocab.keys() - base.vocab.keys() - reserved)
@@ -152,14 +142,14 @@ def recipes(base: Tokenizer, tokenizer: Tokenizer) -> Iterator[tuple[int, list[i
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
-    """Words as rows of symbols, and the id of each symbol of the alphabet: int64 ``[base]``."""
+    """Words as rows of symbols, and the token id of each symbol: int64 ``[base]``."""
 
     words: SymbolWords
     ids: NDArray[np.int64]
 
 
 class _Growing:
-    """A spec to which tokens are added."""
+    """A spec with the tokens and merges added so far."""
 
     def __init__(self, spec: TokenizerSpec) -> None:
         self._spec = spec
@@ -170,11 +160,9 @@ class _Growing:
 
     @property
     def added(self) -> int:
-        """How many ids are new."""
         return len(self._tokens)
 
     def tokenizer(self) -> Tokenizer:
-        """What has been made of the spec until now."""
         spec = self._spec
         if not self._tokens and not self._merges:
             return Tokenizer.of_spec(spec)
@@ -197,16 +185,11 @@ class _Growing:
         )
 
     def add_characters(self, characters: Sequence[bytes]) -> None:
-        """New tokens that no merge makes."""
         for character in characters:
             self._add(character)
 
     def learn(self, engine: MergeEngine, rows: _Rows, goal: int, reporter: Reporter) -> bool:
-        """Take over what the engine learns, until there are so many new ids or no pair is left.
-
-        Returns:
-            False where a pair became a token that was there before: the engine takes them for two.
-        """
+        """Copy merges up to ``goal`` new ids; False when one made an existing token."""
         ids = rows.ids.tolist()
         tokens = [self._spec.vocab.get(id_) or self._tokens[id_] for id_ in ids]
         more = True
@@ -215,14 +198,14 @@ class _Growing:
             more = engine.learn(done + min(_MERGES_AT_ONCE, goal - self.added))
             reporter.look()
             for left, right in engine.learned[done:, :2].tolist():
-                made = tokens[left] + tokens[right]
-                known = self._ids.get(made)
-                result = self._next if known is None else known
+                token = tokens[left] + tokens[right]
+                existing = self._ids.get(token)
+                result = self._next if existing is None else existing
                 self._merges.append((ids[left], ids[right], result))
-                if known is not None:
+                if existing is not None:
                     return False
-                self._add(made)
-                tokens.append(made)
+                self._add(token)
+                tokens.append(token)
                 ids.append(result)
         reporter.finish()
         return True
@@ -233,7 +216,7 @@ class _Growing:
 
 
 def text_form_of(base: Tokenizer) -> str:
-    """The Unicode form in which ``base`` sees every text; empty for as it is given."""
+    """Return the Unicode form that ``base`` normalizes texts to; "" for none."""
     pipeline = base.spec.pipeline
     normalizer = None if pipeline is None else pipeline.normalizer
     if normalizer is None or not isinstance(base.algorithm, ByteBpe):
@@ -242,7 +225,6 @@ def text_form_of(base: Tokenizer) -> str:
 
 
 def _check(base: Tokenizer) -> None:
-    """Refuse tokenizers that cannot be continued."""
     algorithm, pipeline = base.algorithm, base.spec.pipeline
     if not base.merges or not isinstance(algorithm, ByteBpe | SentencePieceBpe):
         _refuse("it has no merges that could be continued")
@@ -252,69 +234,66 @@ def _check(base: Tokenizer) -> None:
         if name not in ("none", *TEXT_FORMS):
             _refuse(f"its normalizer ({name}) changes texts before words are counted")
         if pipeline is not None and pipeline.prefix is not None:
-            _refuse("it puts something in front of texts before words are counted")
+            _refuse("it adds a prefix to texts before words are counted")
         base.pattern.require_every_byte()
         return
     if algorithm.by_piece or algorithm.user_defined:
         _refuse(
-            "the ranks of its merges follow from scores of pieces, and those of new ones would not",
-            "import its tokenizer.json instead of the .model: it lists the merges",
+            "the ranks of its merges come from piece scores, which new merges would not have",
+            "import its tokenizer.json, which lists the merges, instead of the .model",
         )
-    if base.pattern.regex != WHOLE_TEXT and [one.regex for one in base.pattern.steps] != [" "]:
-        _refuse("its texts are cut into words in a way that is not foreseen over characters")
+    if base.pattern.regex != WHOLE_TEXT and [part.regex for part in base.pattern.steps] != [" "]:
+        _refuse("it splits texts into words in a way that is not supported for characters")
     steps = () if normalizer is None else normalizer.steps
     if any(step.described() not in _MARKING for step in steps):
-        _refuse(f"its normalizer ({name}) does more than write spaces as ▁")
+        _refuse(f"its normalizer ({name}) does more than replace spaces with ▁")
 
 
 def _refuse(why: str, next_step: str = "train a new tokenizer: `bpeline train`") -> NoReturn:
     raise InvalidOption(
         f"this tokenizer cannot be extended: {why}",
-        "accepted are byte-level BPE, and BPE over characters such as Llama 2's, with merges, and "
-        f"with no normalizer, {', '.join(TEXT_FORMS)}, or one that writes spaces as ▁",
+        "expected byte-level BPE or BPE over characters (such as Llama 2's), with merges, and no "
+        f"normalizer, {', '.join(TEXT_FORMS)}, or one that replaces spaces with ▁",
         next_step,
     )
 
 
 def _encoder_of_words(tokenizer: Tokenizer) -> Encoder:
-    """What makes ids of words that are normalized already."""
+    """Return the encoder for words that are already normalized."""
     encoder = tokenizer.encoder
     return encoder.inner if isinstance(encoder, PreparedEncoder) else encoder
 
 
 def _seen(base: Tokenizer, counts: WordCounts) -> tuple[WordCounts, list[bytes]]:
-    """Words as the merges of the tokenizer see them.
-
-    Without those that hold the text of an added token, which is found before words are cut, or of
-    one that stands for a byte or for unknown characters: merged, it would be taken for that.
-    """
+    """Return words as the merges see them, without those that contain reserved text."""
     words = counts.words()
     over_characters = isinstance(base.algorithm, SentencePieceBpe)
     if over_characters:
         words = [word.replace(_SPACE, _MARK) for word in words]
-    barred = [token.encode() for token in base.spec.found_whole]
+    # Merges must not make the text of an added token, or of one that stands for a byte.
+    reserved = [token.encode() for token in base.spec.found_whole]
     if over_characters:
-        barred += [base.vocab[id_] for id_ in _stand_ins(base)]
-        barred += [token.replace(_SPACE, _MARK) for token in barred]
-    if not barred:
+        reserved += [base.vocab[id_] for id_ in _stand_ins(base)]
+        reserved += [token.replace(_SPACE, _MARK) for token in reserved]
+    if not reserved:
         return counts, words
     spans = spans_of_lengths(words)
-    matcher = SpecialTokenMatcher(list(dict.fromkeys(barred)))
-    _, found = matcher.find_in_spans(Text.of(b"".join(words)), spans)
-    kept = np.flatnonzero(found == 0)
-    if len(kept) == len(words):
+    matcher = SpecialTokenMatcher(list(dict.fromkeys(reserved)))
+    _, matches = matcher.find_in_spans(Text.of(b"".join(words)), spans)
+    indices = np.flatnonzero(matches == 0)
+    if len(indices) == len(words):
         return counts, words
-    return counts.take(kept), [words[index] for index in kept.tolist()]
+    return counts.take(indices), [words[index] for index in indices.tolist()]
 
 
 def _rows(tokenizer: Tokenizer, words: list[bytes], counts: WordCounts) -> _Rows:
-    """The ids of words, cut at those that stand for what is no token."""
+    """Encode words, and cut them at ids that stand for unknown characters."""
     ids, ends = _encoder_of_words(tokenizer).encode_words(words)
     barred = np.zeros(tokenizer.spec.largest_id + 2, np.bool_)
     if isinstance(tokenizer.algorithm, SentencePieceBpe):
         barred[_stand_ins(tokenizer)] = True
     of_word = np.repeat(np.arange(len(words)), np.diff(ends, prepend=0))
-    # A row begins with a word, at a barred id and after one; such an id is a row of its own.
+    # A row begins at a word, at a barred id and after it, so a barred id is a row of its own.
     begins = np.zeros(len(ids) + 1, np.bool_)
     begins[0] = begins[-1] = True
     begins[1:-1] = of_word[1:] != of_word[:-1]
@@ -339,7 +318,7 @@ def _rows(tokenizer: Tokenizer, words: list[bytes], counts: WordCounts) -> _Rows
 
 
 def _stand_ins(tokenizer: Tokenizer) -> list[int]:
-    """Ids that stand for characters that are no tokens."""
+    """Return the ids that stand for characters without a token."""
     algorithm = tokenizer.algorithm
     assert isinstance(algorithm, SentencePieceBpe)
     names = [f"<0x{byte:02X}>" for byte in range(256)] if algorithm.byte_fallback else []
@@ -352,20 +331,17 @@ def _stand_ins(tokenizer: Tokenizer) -> list[int]:
 def _missing_characters(
     base: Tokenizer, words: list[bytes], counts: NDArray[np.int64], most: int
 ) -> list[bytes]:
-    """Characters to become tokens, the most frequent first, the smaller of equal ones first.
-
-    Not those of one byte: where bytes stand for characters they are one token as it is, and a line
-    feed with another id would change every text.
-    """
+    """Return non-ASCII characters to add as tokens, by frequency, then code point."""
     points = np.frombuffer(b"".join(words).decode().encode("utf-32-le"), np.uint32)
     lengths = np.fromiter((len(word.decode()) for word in words), np.int64, len(words))
-    found, inverse = np.unique(points, return_inverse=True)
-    often = np.zeros(len(found), np.int64)
+    characters, inverse = np.unique(points, return_inverse=True)
+    often = np.zeros(len(characters), np.int64)
     np.add.at(often, inverse, np.repeat(counts, lengths))
     total = int(often.sum())
+    # Byte tokens cover ASCII, and a second id for line feeds would change every text.
     left = sorted(
         (-count, chr(point))
-        for point, count in zip(found.tolist(), often.tolist(), strict=True)
+        for point, count in zip(characters.tolist(), often.tolist(), strict=True)
         if point >= 0x80 and chr(point).encode() not in base.spec.ids
     )
     covered, chosen = total + sum(count for count, _ in left), list[bytes]()

@@ -1,6 +1,7 @@
-"""What is made of a trained tokenizer: slots, smaller sizes, pruned vocabs, other encodings.
+"""Tokenizers and encodings derived from a trained one.
 
-Encodings are those with dropout, and those with fewer tokens.
+Reserved slots, renamed special tokens, smaller sizes, pruned vocabs, BPE-dropout, and encodings
+that avoid rare tokens.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _FIRST = Places(np.zeros(1, np.int64), np.zeros(1, np.int64))
 
 
 def token_counts(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64]:
-    """How often each token stands in counted words: int64 ``[largest id + 1]``."""
+    """Count the occurrences of each token in word counts: int64 ``[largest id + 1]``."""
     checks.instance("tokenizer", tokenizer, Tokenizer)
     checks.instance("words", words, WordCounts)
     counts = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
@@ -47,18 +48,14 @@ def token_counts(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64]:
 
 
 def with_reserved_slots(tokenizer: Tokenizer, reserve: int = 0, round_to: int = 1) -> Tokenizer:
-    """The tokenizer with special tokens ``<|reserved_0|>``, ``<|reserved_1|>``, … after its ids.
+    """Add special tokens ``<|reserved_0|>``, ``<|reserved_1|>``, … after the ids.
 
-    A model has rows for them, and they get their names later, without a change of ids. Names that
-    are taken are passed over.
+    They reserve rows in a model's embedding, and `rename_special_tokens` can name them later
+    without changing ids. Existing names are skipped.
 
     Args:
-        tokenizer: one that may have special tokens.
-        reserve: how many slots at least.
-        round_to: more follow until the number of ids, up to the highest, is a multiple of this.
-
-    Raises:
-        InvalidOption: a number out of range, or a tokenizer that its own library runs.
+        reserve: minimum number of slots.
+        round_to: add slots until the number of ids is a multiple of this.
 
     Examples:
         >>> vocab = {i: bytes([i]) for i in range(256)}
@@ -72,8 +69,8 @@ def with_reserved_slots(tokenizer: Tokenizer, reserve: int = 0, round_to: int = 
     if max(reserve, round_to) > MAX_ID:
         raise InvalidOption(
             f"reserve is {reserve} and round_to is {round_to}",
-            f"accepted: whole numbers up to {MAX_ID}",
-            "the defaults are reserve=0 and round_to=1: no slots",
+            f"expected: whole numbers up to {MAX_ID}",
+            "leave both out for no slots",
         )
     spec = tokenizer.spec
     first = spec.largest_id + 1
@@ -87,30 +84,26 @@ def with_reserved_slots(tokenizer: Tokenizer, reserve: int = 0, round_to: int = 
 
 
 def slots_of(tokenizer: Tokenizer) -> dict[str, int]:
-    """The slots that have no other name yet: token → id, in the order of ids."""
+    """Return reserved slots that have not been renamed: token → id, by id."""
     in_order = sorted(tokenizer.special_tokens.items(), key=lambda item: item[1])
     return {name: id_ for name, id_ in in_order if is_slot(name)}
 
 
 def is_slot(name: str) -> bool:
-    """Whether a special token is a reserved slot."""
     return _SLOT.fullmatch(name) is not None
 
 
 def rename_special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> Tokenizer:
-    """The tokenizer with other names for special tokens; ids stay, and so do all other tokens.
+    """Rename special tokens; all ids and all other tokens stay.
 
-    A text that holds none of the old and new names is encoded as before.
+    Texts without any of the old and new names are encoded as before.
 
     Args:
-        tokenizer: of any algorithm that is encoded here.
         names: old → new.
 
     Raises:
-        InvalidSpecialToken: an old name that is none, a new one that is a token already, is empty
-            or is given twice; or one that the tokenizer itself uses, as its unknown token or around
-            texts.
-        InvalidOption: nothing to rename, or a tokenizer that its own library runs.
+        InvalidSpecialToken: an old name does not exist or is used by the tokenizer itself (unknown
+            token, template); or a new name is empty, a duplicate, or an existing token.
     """
     checks.instance("tokenizer", tokenizer, Tokenizer)
     names = checks.mapping("names", names, checks.text, "strings")
@@ -118,31 +111,31 @@ def rename_special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> Tok
     if not names:
         raise InvalidOption(
             "no special token was named",
-            "an old name and a new one",
+            "expected an old and a new name",
             "type `bpeline derive rename news/3 '<|reserved_0|>=<|tool|>'`",
         )
     for old in names:
         if old not in spec.special_tokens:
             raise InvalidSpecialToken(
-                f"{old!r} is no special token of this tokenizer",
+                f"{old!r} is not a special token of this tokenizer",
                 _known(spec),
-                "type one of these in front of the =",
+                "type one of these before the =",
             )
     described = {} if spec.pipeline is None else spec.pipeline.described()
     relied_on = canonical_json([spec.algorithm.described(), described.get("template")]).decode()
     for old in names:
         if canonical_json(old).decode() in relied_on:
             raise InvalidSpecialToken(
-                f"the special token {old!r} is one that the tokenizer itself relies on",
-                "slots, and special tokens that texts hold",
-                "leave its name; a model that was trained with it knows it by this id anyway",
+                f"the tokenizer itself uses the special token {old!r}",
+                "expected a reserved slot, or a special token that only texts contain",
+                "keep its name; a model trained with it knows only its id",
             )
     tokens = set(spec.vocab.values())
     for new in validate_special_tokens(tuple(names.values())):
         if new.encode() in tokens or len(new.encode()) == 1:
             raise InvalidSpecialToken(
-                f"{new!r} is a token already",
-                "a name that no token has, of two bytes or more",
+                f"{new!r} is already a token",
+                "expected a name of at least two bytes that no token has",
                 "choose another one",
             )
     return _with_special_tokens(
@@ -151,24 +144,25 @@ def rename_special_tokens(tokenizer: Tokenizer, names: Mapping[str, str]) -> Tok
 
 
 def _with_special_tokens(spec: TokenizerSpec, special_tokens: Mapping[str, int]) -> Tokenizer:
-    """The same with these special tokens, some of them new or under other names."""
     if library := getattr(spec.algorithm, "library", ""):
         raise InvalidOption(
-            f"the tokenizer is run by {library}, which knows its own special tokens",
-            "tokenizers that are encoded here",
-            "add the tokens in the file that was imported, and import it again",
+            f"the tokenizer runs in {library}, which has its own special tokens",
+            "expected a tokenizer that bpeline encodes itself",
+            "add the tokens to the imported file, and import it again",
         )
     names = {id_: name for name, id_ in special_tokens.items()}
     vocab = {**spec.vocab, **{id_: name.encode() for id_, name in names.items()}}
     pipeline = spec.pipeline
     if pipeline is not None:
-        known = {token.id for token in pipeline.added_tokens}
+        added_ids = {token.id for token in pipeline.added_tokens}
         added = [
             replace(token, content=names.get(token.id, token.content))
             for token in pipeline.added_tokens
         ]
         added += [
-            AddedToken(id_, name, special=True) for id_, name in names.items() if id_ not in known
+            AddedToken(id_, name, special=True)
+            for id_, name in names.items()
+            if id_ not in added_ids
         ]
         pipeline = replace(pipeline, added_tokens=tuple(added))
     return Tokenizer.of_spec(
@@ -188,62 +182,56 @@ def _known(spec: TokenizerSpec) -> str:
     names = list(spec.special_tokens)
     slots = sum(map(is_slot, names))
     shown = ", ".join(map(repr, [name for name in names if not is_slot(name)][:8]))
-    said = [shown] if shown else []
+    parts = [shown] if shown else []
     if slots:
         first = next(filter(is_slot, names))
-        said.append(f"{slots:,} slots, the first {first!r}")
-    return "special tokens here: " + ("; ".join(said) or "none at all")
+        parts.append(f"{slots:,} slots, the first {first!r}")
+    return "special tokens here: " + ("; ".join(parts) or "none at all")
 
 
 def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
-    """The tokenizer that training with a smaller vocabulary would have made, with the same ids.
+    """Return the tokenizer that training with a smaller size would have produced.
 
-    It keeps special tokens, bytes (or characters) and the first merges, ``vocab_size`` tokens
-    together, each under its id: what it encodes, the larger one decodes. Where special tokens have
-    the first ids, as `bpeline train` numbers them, the ids are 0 … ``vocab_size`` − 1; else ids
-    have a gap, and a model's table of embeddings needs rows up to the highest id. Reserved slots go
-    first.
-
-    Args:
-        tokenizer: byte-level or character BPE.
-        vocab_size: tokens that are left; all of them is the tokenizer itself.
+    It keeps special tokens, bytes (or characters) and the first merges, all with their ids, so the
+    larger tokenizer decodes its ids. If special tokens have the first ids, as in `bpeline train`,
+    the ids are 0 … ``vocab_size`` − 1. Otherwise ids have a gap, and embeddings need rows up to
+    the highest id. Reserved slots are dropped first.
 
     Raises:
-        InvalidOption: larger than the tokenizer or smaller than what no merge makes; the algorithm
-            has no merges in order; or the tokenizer was imported, and lists merges in any order.
+        InvalidOption: the size is out of range, or merges are missing or not in training order.
     """
     checks.instance("tokenizer", tokenizer, Tokenizer)
     vocab_size = checks.whole_number("vocab_size", vocab_size)
     if not tokenizer.algorithm.has_merges:
         raise InvalidOption(
-            f"{tokenizer.algorithm.name} has no merges in order, so no smaller size is part of it",
-            "byte-level BPE and character BPE are served in smaller sizes",
+            f"{tokenizer.algorithm.name} has no ordered merges, so it has no smaller sizes",
+            "expected byte-level BPE or character BPE",
             "leave the size out, or train the smaller size",
         )
     if tokenizer.spec.pipeline is not None:
         raise InvalidOption(
-            "the tokenizer was imported, so its merges need not stand in the order of training",
-            "tokenizers trained here are served in smaller sizes",
+            "the tokenizer was imported, so its merges may not be in training order",
+            "expected a tokenizer trained by bpeline",
             "leave the size out, or train the smaller size",
         )
-    made = [left + right for left, right in tokenizer.merges]
+    merged = [left + right for left, right in tokenizer.merges]
     slots = slots_of(tokenizer)
-    distinct = dict.fromkeys([*made, *(name.encode() for name in slots)])
+    distinct = dict.fromkeys([*merged, *(name.encode() for name in slots)])
     least = tokenizer.vocab_size - len(distinct)
     if not least <= vocab_size <= tokenizer.vocab_size:
         raise InvalidOption(
-            f"a size of {vocab_size:,} was asked for",
-            f"accepted: {least:,} (no merges) to {tokenizer.vocab_size:,} (all of them)",
-            f"choose a size in this range, or `bpeline derive extend` to get beyond "
+            f"the size {vocab_size:,} is out of range",
+            f"expected: {least:,} (no merges) to {tokenizer.vocab_size:,} (all of them)",
+            f"choose a size in this range, or use `bpeline derive extend` to get beyond "
             f"{tokenizer.vocab_size:,}",
         )
     if vocab_size == tokenizer.vocab_size:
         return tokenizer
     dropped = set(list(distinct)[vocab_size - least :])
-    kept = takewhile(lambda merge: merge[0] + merge[1] not in dropped, tokenizer.merges)
+    remaining = takewhile(lambda merge: merge[0] + merge[1] not in dropped, tokenizer.merges)
     return Tokenizer(
         {id_: token for id_, token in tokenizer.vocab.items() if token not in dropped},
-        list(kept),
+        list(remaining),
         {
             name: id_
             for name, id_ in tokenizer.special_tokens.items()
@@ -257,7 +245,7 @@ def of_size(tokenizer: Tokenizer, vocab_size: int) -> Tokenizer:
 
 @dataclass(frozen=True, slots=True)
 class DroppedToken:
-    """A token that goes: its id, its bytes, how often it was counted, and why."""
+    """A token to remove, with the number of its occurrences and the reason."""
 
     id: int
     token: bytes
@@ -267,28 +255,28 @@ class DroppedToken:
 
 @dataclass(frozen=True, slots=True)
 class PrunePlan:
-    """Which tokens of a tokenizer go, and what becomes of ids and texts.
+    """Which tokens are removed, and the effect on ids and texts.
 
-    A token goes only with every merge it takes part in, so a text that held none of them is encoded
-    as before, under the new ids.
+    A token is removed only with every merge it takes part in, so texts without removed tokens are
+    encoded as before, with new ids.
     """
 
-    tokenizer: Tokenizer  # what is left, its ids 0, 1, 2, … in the order of the old ones
+    tokenizer: Tokenizer  # the result; ids 0, 1, 2, … in the order of the old ids
     dropped: tuple[DroppedToken, ...]  # by id
-    kept_as_parts: int  # tokens that were to go, but tokens that stay are made of them
-    old_ids: NDArray[np.int64]  # of each new id: embeddings ``e`` become ``e[old_ids]``
-    tokens_before: int  # this and the next: of all counted words
+    kept_as_parts: int  # candidates that stay because kept tokens are built from them
+    old_ids: NDArray[np.int64]  # by new id: embeddings ``e`` become ``e[old_ids]``
+    tokens_before: int  # in all counted words
     tokens_after: int
 
     @property
     def new_ids(self) -> dict[int, int]:
-        """Old id → new id, of the tokens that stay."""
+        """Old id → new id of the tokens that stay."""
         return {old: new for new, old in enumerate(self.old_ids.tolist())}
 
 
 @dataclass(frozen=True, slots=True)
 class SampleCheck:
-    """What a sample says of a plan: how many texts keep their tokens, and what the others hold."""
+    """Effect of a plan on sample texts."""
 
     texts: int
     changed: int
@@ -304,19 +292,18 @@ def plan_pruning(
     min_count: int = 0,
     drop_unreachable: bool = False,
 ) -> PrunePlan:
-    """Find the tokens that can go.
+    """Find tokens of a byte-level BPE to remove.
 
-    Special tokens and bytes stay. So does whatever a token that stays is made of.
+    Special tokens, bytes, and parts of kept tokens stay.
 
     Args:
-        tokenizer: byte-level BPE.
-        counts: the words of a corpus, on which tokens are counted.
-        min_count: tokens go that occur less often, even with what longer tokens that go leave to
-            them; 0 lets none go for that.
-        drop_unreachable: whether tokens go that no text leads to (and no counted word).
+        counts: words of a corpus, in which tokens are counted.
+        min_count: remove tokens that occur less often, counting also the occurrences that removed
+            longer tokens pass on to them; 0 removes none.
+        drop_unreachable: remove tokens that no text and no counted word produces.
 
     Raises:
-        InvalidOption: another algorithm, or a tokenizer that does more around it (it was imported).
+        InvalidOption: another algorithm, or an imported pipeline that pruning would lose.
     """
     checks.instance("tokenizer", tokenizer, Tokenizer)
     checks.instance("counts", counts, WordCounts)
@@ -324,27 +311,27 @@ def plan_pruning(
         raise InvalidOption(
             "the tokenizer cannot be pruned: it was imported, and has "
             f"{tokenizer.spec.pipeline.lost_without}",
-            "byte-level BPE that is trained here, or does nothing else to texts",
-            "train or extend a tokenizer of its own: `bpeline train`",
+            "expected byte-level BPE without further processing of texts",
+            "train or extend a tokenizer: `bpeline train`",
         )
     min_count = checks.whole_number("min_count", min_count, 0)
     drop_unreachable = checks.flag("drop_unreachable", drop_unreachable)
-    encoder = tokenizer.byte_pairs  # refuses other algorithms
+    encoder = tokenizer.byte_pairs  # raises for other algorithms
     occurrences = token_counts(tokenizer, counts)
     special_ids = set(tokenizer.special_tokens.values())
     ids = {token: id_ for id_, token in tokenizer.vocab.items() if id_ not in special_ids}
     unreachable: set[bytes] = set()
     if drop_unreachable:
-        found = unreachable_tokens(encoder, ids)
-        unreachable = {token for token, id_ in found.items() if not occurrences[id_]}
+        candidates = unreachable_tokens(encoder, ids)
+        unreachable = {token for token, id_ in candidates.items() if not occurrences[id_]}
     going, kept_as_parts = _going(tokenizer, ids, occurrences, min_count, unreachable)
     dropped = (
         DroppedToken(ids[token], token, int(occurrences[ids[token]]), reason)
         for token, reason in going.items()
     )
-    kept = [id_ for id_, token in sorted(tokenizer.vocab.items()) if token not in going]
+    kept_ids = [id_ for id_, token in sorted(tokenizer.vocab.items()) if token not in going]
     left = Tokenizer(
-        dict(enumerate(map(tokenizer.vocab.__getitem__, kept))),
+        dict(enumerate(map(tokenizer.vocab.__getitem__, kept_ids))),
         [(left, right) for left, right in tokenizer.merges if left + right not in going],
         list(tokenizer.special_tokens),
         tokenizer.pattern,
@@ -353,19 +340,19 @@ def plan_pruning(
     after = int(token_counts(left, counts).sum())
     return PrunePlan(
         left,
-        tuple(sorted(dropped, key=lambda one: one.id)),
+        tuple(sorted(dropped, key=lambda drop: drop.id)),
         kept_as_parts,
-        np.array(kept, np.int64),
+        np.array(kept_ids, np.int64),
         int(occurrences.sum()),
         after,
     )
 
 
 def check_on(tokenizer: Tokenizer, plan: PrunePlan, texts: Iterable[str]) -> SampleCheck:
-    """Encode a sample with both and hold the plan to what it promises.
+    """Compare encodings of sample texts before and after pruning.
 
     Raises:
-        InvalidTokenizer: a text does not come back, or changes although it held no token that goes.
+        InvalidTokenizer: a text is not restored, or changes although it has no removed token.
     """
     compared = list(texts)
     new_ids = plan.new_ids
@@ -376,10 +363,10 @@ def check_on(tokenizer: Tokenizer, plan: PrunePlan, texts: Iterable[str]) -> Sam
     for text, (before, after) in zip(compared, pairs, strict=True):
         before_all, after_all = before_all + len(before), after_all + len(after)
         if plan.tokenizer.decode_bytes(after) != tokenizer.decode_bytes(before):
-            _refuse(f"{shown(text)} does not come back from its new ids")
+            _refuse(f"{shown(text)} is not restored from its new ids")
         if all(id_ in new_ids for id_ in before):
             if [new_ids[id_] for id_ in before] != after:
-                _refuse(f"{shown(text)} holds no token that goes and is encoded otherwise")
+                _refuse(f"{shown(text)} contains no removed token but is encoded differently")
         else:
             changed += 1
             first = first or text
@@ -393,13 +380,9 @@ def _going(
     min_count: int,
     unreachable: Collection[bytes],
 ) -> tuple[dict[bytes, str], int]:
-    """Token → why it goes; and how many only stay because others are made of them.
-
-    The last merges are looked at first: a token that goes leaves its occurrences to its parts,
-    which then may be frequent enough.
-    """
+    """Return removed tokens with reasons, and how many candidates stay as parts."""
     merges = tokenizer.merges
-    made = Counter(left + right for left, right in merges)
+    merge_counts = Counter(left + right for left, right in merges)
     counted = occurrences.copy()
 
     def reason(token: bytes) -> str | None:
@@ -407,34 +390,31 @@ def _going(
             return UNREACHABLE
         return RARE if counted[ids[token]] < min_count else None
 
-    # Tokens that no merge makes, taken whole or never.
-    whole = (token for token in ids if len(token) > 1 and token not in made)
+    # Tokens that no merge makes are never parts of others.
+    whole = (token for token in ids if len(token) > 1 and token not in merge_counts)
     going = {token: why for token in whole if (why := reason(token))}
     parts: set[bytes] = set()
-    wanted: set[bytes] = set()
+    kept_candidates: set[bytes] = set()
+    # From the last merge: a removed token passes its occurrences on to its parts.
     for left, right in reversed(merges):
         token = left + right
         why = reason(token)
-        if why is None or token in parts or made[token] > 1:
+        if why is None or token in parts or merge_counts[token] > 1:
             parts |= {left, right}
-            wanted |= {token} if why else set()
+            kept_candidates |= {token} if why else set()
             continue
         going[token] = why
         for part in (left, right):
             counted[ids[part]] += counted[ids[token]]
-    return going, len(wanted)
+    return going, len(kept_candidates)
 
 
 def require_something(min_count: int, drop_unreachable: bool) -> None:
-    """Refuse to plan nothing.
-
-    Raises:
-        InvalidOption: neither kind of token is to go.
-    """
+    """Raise `InvalidOption` unless a kind of token to remove was chosen."""
     if min_count < 0 or not (min_count or drop_unreachable):
         raise InvalidOption(
-            "nothing was said of which tokens can go",
-            "accepted: tokens that no text leads to, tokens counted less often than a number",
+            "no tokens were chosen for removal",
+            "expected unreachable tokens, tokens below a minimum count, or both",
             "add --drop-unreachable, --min-count 5, or both",
         )
 
@@ -442,30 +422,22 @@ def require_something(min_count: int, drop_unreachable: bool) -> None:
 def _refuse(happened: str) -> None:
     raise InvalidTokenizer(
         happened,
-        "pruning changes only texts that hold tokens that go",
-        "this is a defect of bpeline: report it; nothing was written",
+        "pruning must not change texts without removed tokens",
+        "this is a bug in bpeline: report it; nothing was written",
     )
 
 
 class DropoutEncoding:
-    """Encodes with merges left out at random, in the same way for the same seed and sample.
+    """Encode with BPE-dropout: skip merges at random, reproducibly.
 
-    A model that has seen a word in several encodings learns what its tokens are made of. At each
-    step every place in a word where a merge is possible is left out with the probability
-    ``dropout``, independently of what was left out before. Of the others the one of lowest rank is
-    merged, the leftmost of several; where all are left out, the word is done.
-
-    Any number of threads may encode at once.
+    At each step, every possible merge in a word is skipped with probability ``dropout``,
+    independently of earlier steps; of the others, the one of lowest rank, leftmost first, is
+    applied. A word is finished when all are skipped. See `reference.dropout_outcomes`. Thread-safe.
 
     Args:
-        tokenizer: of byte-level BPE.
-        dropout: from 0, which encodes as the tokenizer does, to 1, which merges nothing; the paper
-            uses 0.1.
-        seed: decides what is left out, 0 to 2⁶⁴ − 1.
-
-    Raises:
-        InvalidOption: a probability or seed that is none, or a tokenizer of another algorithm,
-            with a normalizer of its own, or without ids for some bytes.
+        tokenizer: byte-level BPE without normalizer and with ids for all bytes.
+        dropout: 0 (the tokenizer's own encoding) to 1 (no merges); the paper uses 0.1.
+        seed: 0 to 2⁶⁴ − 1.
     """
 
     def __init__(self, tokenizer: Tokenizer, dropout: float, seed: int = 0) -> None:
@@ -474,18 +446,12 @@ class DropoutEncoding:
         self.tokenizer, self.dropout, self.seed = tokenizer, dropout, seed
 
     def encode(self, text: str, sample: int = 0) -> list[int]:
-        """Token ids of a text; special tokens in it are text.
+        """Encode a text; special tokens are ordinary text.
 
-        They depend on tokenizer, dropout, seed, sample and text, and on nothing else: not on what
-        was encoded before, nor on the process.
+        The ids depend only on tokenizer, dropout, seed, sample and text.
 
         Args:
-            text: any string.
-            sample: another number gives another encoding, such as the epoch; 0 to 2⁶⁴ − 1.
-
-        Raises:
-            TypeError: ``text`` is not a string.
-            InvalidOption: ``sample`` is out of range.
+            sample: selects one of the encodings, such as the epoch; 0 to 2⁶⁴ − 1.
         """
         require_natural("sample", sample)
         if self.dropout == 0:
@@ -498,19 +464,15 @@ class DropoutEncoding:
 
 
 class RestrictedEncoding:
-    """Encodes with tokens that occurred often enough; others are undone into their two parts.
+    """Encode without rare tokens: each is split into its two parts, repeatedly.
 
-    What ``subword-nmt`` does with a vocabulary and a threshold: of a tokenizer of several
-    languages, a text of one of them then holds no token that is rare in it.
+    Like ``subword-nmt`` with a vocabulary and a threshold: with a tokenizer of several languages, a
+    text of one of them contains no token that is rare in that language.
 
     Args:
         tokenizer: one with merges.
-        counts: of each id, such as `token_counts` gives.
-        threshold: tokens that occurred less often are undone. Of several merges that make one
-            token, the first is undone.
-
-    Raises:
-        InvalidOption: the tokenizer has no merges, or counts of other ids.
+        counts: of each id, such as from `token_counts`.
+        threshold: tokens with fewer occurrences are split, by the first merge that makes them.
     """
 
     def __init__(self, tokenizer: Tokenizer, counts: NDArray[np.int64], threshold: int) -> None:
@@ -519,25 +481,25 @@ class RestrictedEncoding:
         threshold = checks.whole_number("threshold", threshold)
         if not tokenizer.merges:
             raise InvalidOption(
-                f"this tokenizer follows {tokenizer.algorithm.name} and has no merges to undo",
-                "tokens of byte-bpe and char-bpe can be undone",
+                f"{tokenizer.algorithm.name} has no merges to undo",
+                "expected byte-bpe or char-bpe",
                 "encode without a vocabulary",
             )
         size = tokenizer.spec.largest_id + 1
         if len(counts) != size:
             raise InvalidOption(
-                f"{len(counts)} tokens are counted, and ids go up to {size - 1}",
-                "the counts of this tokenizer's own tokens",
+                f"counts has {len(counts)} entries, but ids go up to {size - 1}",
+                "expected the counts of this tokenizer's tokens",
                 "count with token_counts(tokenizer, words)",
             )
         self.tokenizer = tokenizer
         parts = _parts(tokenizer)
         instead = {id_: [id_] for id_ in tokenizer.vocab}
-        # Parts are shorter than what they make, so theirs is known first.
-        for made in sorted(parts, key=lambda id_: len(tokenizer.vocab[id_])):
-            if counts[made] < threshold:
-                left, right = parts[made]
-                instead[made] = instead[left] + instead[right]
+        # Parts are shorter than their token, so theirs is known first.
+        for token in sorted(parts, key=lambda id_: len(tokenizer.vocab[id_])):
+            if counts[token] < threshold:
+                left, right = parts[token]
+                instead[token] = instead[left] + instead[right]
         self._sizes = np.ones(size, np.int64)
         for id_, ids in instead.items():
             self._sizes[id_] = len(ids)
@@ -546,7 +508,7 @@ class RestrictedEncoding:
         self._begins = np.cumsum(self._sizes) - self._sizes
 
     def restrict(self, ids: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Ids with those that are too rare undone."""
+        """Replace ids of rare tokens by those of their parts."""
         sizes = self._sizes[ids]
         ends = np.cumsum(sizes)
         within = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - sizes, sizes)
@@ -554,13 +516,12 @@ class RestrictedEncoding:
         return restricted
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text; special tokens in it are text."""
         ids: list[int] = self.restrict(self.tokenizer.encode_to_numpy(text)).tolist()
         return ids
 
 
 def _parts(tokenizer: Tokenizer) -> dict[int, tuple[int, int]]:
-    """Token → the two that are merged for it, by the first merge."""
+    """Return the two parts of each token, by its first merge."""
     ids: dict[bytes, int] = {
         token: id_ for id_, token in tokenizer.vocab.items() if not tokenizer.is_special(id_)
     }

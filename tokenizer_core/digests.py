@@ -1,4 +1,4 @@
-"""Digests of values and files, and manifests that are sealed by one."""
+"""SHA-256 digests of values and files, and manifests that carry their own digest."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ from bpeline.tokenizer_core.errors import InvalidTokenizer
 
 DIGEST_LENGTH = 64  # hexadecimal digits of a SHA-256
 SEAL = "seal"
-# Made once: `json.dumps` makes one for each value, which takes as long as a short one does.
+# Created once: `json.dumps` creates one per call, which doubles the time for short values.
 _CANONICAL = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
 )
 
 
 def digest_of_bytes(*parts: Any) -> str:
-    """SHA-256 of the concatenated buffers, as 64 hexadecimal digits.
-
-    Args:
-        parts: anything with the buffer protocol (bytes, memoryview, contiguous NumPy arrays).
-    """
+    """Return the SHA-256 of concatenated buffers in hexadecimal."""
     state = hashlib.sha256()
     for part in parts:
         state.update(part)
@@ -32,18 +28,14 @@ def digest_of_bytes(*parts: Any) -> str:
 
 
 class DocumentDigest:
-    """Documents pass by, and what they were together is known afterwards.
-
-    Attributes:
-        documents, bytes: how much has passed.
-    """
+    """Digest of a stream of documents, with their number and total bytes."""
 
     def __init__(self) -> None:
         self.documents = self.bytes = 0
         self._state = hashlib.sha256()
 
     def watching(self, documents: Iterable[bytes]) -> Iterator[bytes]:
-        """The same documents, one after the other."""
+        """Yield the same documents while adding them to the digest."""
         for document in documents:
             self.documents += 1
             self.bytes += len(document)
@@ -53,11 +45,10 @@ class DocumentDigest:
 
     @classmethod
     def of(cls, documents: Iterable[bytes]) -> DocumentDigest:
-        """After all of them."""
-        made = cls()
-        for _ in made.watching(documents):
+        digest = cls()
+        for _ in digest.watching(documents):
             pass
-        return made
+        return digest
 
     @property
     def digest(self) -> str:
@@ -66,37 +57,31 @@ class DocumentDigest:
 
 
 def canonical_json(value: Any) -> bytes:
-    """``value`` as UTF-8 JSON with sorted keys and no insignificant white space.
-
-    Bytes are not JSON: callers write them as hexadecimal or through the printable mapping.
-    NaN and infinities raise ``ValueError``.
-    """
+    """Encode as UTF-8 JSON with sorted keys and no white space; ValueError for NaN."""
     return _CANONICAL.encode(value).encode()
 
 
 def digest_of(value: Any) -> str:
-    """Digest of a JSON value in canonical form."""
     return digest_of_bytes(canonical_json(value))
 
 
 def sealed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A JSON record with the digest of all that it says, by which damage to its file is seen."""
+    """Add a digest of its content to a JSON record, so that damage is detected."""
     values = json.loads(canonical_json(dict(record)))
     return {**record, SEAL: digest_of(values)}
 
 
 def unsealed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What was sealed; a record without a seal is taken as it is, since older ones have none.
+    """Return a sealed record without its digest; ValueError if it does not match.
 
-    Raises:
-        ValueError: it does not say what was sealed.
+    Records of old versions have no digest.
     """
     if not isinstance(record, Mapping):
-        raise ValueError("it is no record")
+        raise ValueError("it is not a record")
     values = dict(record)
     seal = values.pop(SEAL, None)
     if seal is not None and seal != digest_of(values):
-        raise ValueError("it does not have the digest that it gives")
+        raise ValueError("its digest does not match")
     return values
 
 
@@ -112,20 +97,17 @@ def read_sealed_manifest(
     most_bytes: int = MAX_FILE_BYTES,
     called: str = "",
 ) -> dict[str, Any]:
-    """A manifest as it was written; its other fields are the caller's to check.
+    """Read a manifest and check its format, version and digest.
 
     Args:
-        directory: where it lies.
-        format: what its field ``format`` must be.
-        version: the highest that its field ``format_version`` may be.
-        corrupt: raises CorruptFile of the directory, for a reason.
-        most_bytes: of its file.
-        called: how people know the directory, where it is a copy.
+        version: highest supported ``format_version``.
+        corrupt: raises CorruptFile for a directory and a reason.
+        called: name of the directory in messages, where it is a copy.
 
     Raises:
-        MissingSource: there is none.
-        CorruptFile: not JSON, of another format, or altered.
-        InvalidTokenizer: a format version that this program does not know.
+        MissingSource: there is no manifest.
+        CorruptFile: it is not JSON, has another format, or was altered.
+        InvalidTokenizer: its format version is not supported.
     """
     path = directory / MANIFEST
     try:
@@ -133,15 +115,15 @@ def read_sealed_manifest(
     except InvalidTokenizer as error:
         corrupt(directory, error.happened)
     if not isinstance(manifest, dict) or manifest.get("format") != format:
-        corrupt(directory, f"{MANIFEST} is not one of the format {format!r}")
+        corrupt(directory, f"{MANIFEST} does not have the format {format!r}")
     try:
         manifest = unsealed(manifest)
     except ValueError:
-        corrupt(directory, f"{MANIFEST} is not what was written")
+        corrupt(directory, f"{MANIFEST} was altered: its digest does not match")
     if manifest.get("format_version") not in range(1, version + 1):
         raise InvalidTokenizer(
             f"{called or directory} has format version {manifest.get('format_version')!r}",
-            f"this program reads versions up to {version}",
+            f"expected version {version} or earlier",
             "upgrade bpeline",
         )
     return manifest

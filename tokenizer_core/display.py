@@ -1,4 +1,4 @@
-"""Tokens and numbers as terminals, notebooks and pages show them."""
+"""Display of tokens and numbers in terminals, notebooks and pages."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import regex
 from bpeline.tokenizer_core.redaction import without_controls
 from bpeline.tokenizer_core.tables import Table
 
-# Colours that text is read on, light or dark: neighbours differ, and the order says nothing.
+# Readable on light and dark backgrounds; neighbouring tokens differ.
 _HUES = (210, 30, 130, 280, 0, 170)
 _STYLE = (
     "padding:0 .1em;border-radius:.2em;white-space:pre-wrap;-webkit-box-decoration-break:clone;"
     "box-decoration-break:clone;background:hsla({hue},75%,55%,.28);"
 )
 _SPECIAL = "outline:1px solid currentColor;"
-_MOST = 2_000  # tokens shown in a page
+_MOST = 2_000  # tokens shown in HTML
 _SEEN = {"\n": "⏎\n", "\t": "→\t"}
 _INVISIBLE = regex.compile(r"[^\P{C}\n]|[^\P{Z} ]|\p{Default_Ignorable_Code_Point}")
 
 
 @dataclass(frozen=True, slots=True)
 class ShownToken:
-    """One token: its id, its text (of a part of a character, its bytes), whether it is special."""
+    """A token with its displayed text, or bytes for part of a character."""
 
     id: int
     text: str
@@ -33,7 +33,7 @@ class ShownToken:
 
 @dataclass(frozen=True, slots=True)
 class ShownTokens:
-    """The tokens of a text; prints itself with ``|`` between them, and coloured in a notebook."""
+    """Tokens of a text: printed with ``|`` between them, coloured in notebooks."""
 
     tokens: tuple[ShownToken, ...]
 
@@ -63,7 +63,7 @@ class ShownTokens:
 
 
 def shown_token(id_: int, token: bytes, special: bool) -> ShownToken:
-    """A token as it is shown: text where it is whole characters, else its bytes."""
+    """Return a token for display: as text if it is whole characters, else as bytes."""
     try:
         text = token.decode()
     except UnicodeDecodeError:
@@ -72,7 +72,7 @@ def shown_token(id_: int, token: bytes, special: bool) -> ShownToken:
 
 
 def printable(text: str) -> str:
-    """Text of users in which invisible characters and direction marks are numbers: ``[U+202E]``."""
+    """Replace invisible characters and direction marks by code points: ``[U+202E]``."""
     if text.isascii() and text.isprintable():
         return text
     shown: str = _INVISIBLE.sub(lambda match: f"[U+{ord(match.group()):04X}]", text)
@@ -80,12 +80,12 @@ def printable(text: str) -> str:
 
 
 def card(facts: dict[str, str], sample: ShownTokens) -> str:
-    """Facts about a tokenizer and a coloured sample, as HTML for a notebook."""
+    """Return facts about a tokenizer and a coloured sample as HTML for a notebook."""
     return f"{Table((), list(facts.items())).html()}{sample._repr_html_()}"
 
 
 def megabytes(size: int) -> str:
-    """Bytes as people read them; decimal units."""
+    """Format a number of bytes in decimal units."""
     if size < 10_000:
         return f"{size:,} bytes"
     if size < 10_000_000:
@@ -94,7 +94,7 @@ def megabytes(size: int) -> str:
 
 
 def number_text(value: float | None, sign: str = "") -> str:
-    """A metric as people read it, empty for None; ``sign="+"`` shows the sign of a difference."""
+    """Format a metric; empty for None. ``sign="+"`` shows the sign of a difference."""
     if value is None:
         return ""
     return format(value, f"{sign},.0f" if value == int(value) else f"{sign},.6g")

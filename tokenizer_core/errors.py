@@ -1,7 +1,7 @@
-"""Every error this project raises on purpose, as one tree; each message has three parts.
+"""Exception classes of bpeline; each message has up to three parts.
 
-`InvalidInput` and `CorpusError` are the caller's to mend (exit code 2); the others are the
-environment's (exit code 1). A rule that is broken has 3, one that could not be judged 4.
+Exit codes: 2 for `InvalidInput` and `CorpusError`, 1 for the environment, 3 for a broken promotion
+rule, 4 for a rule that could not be judged.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from bpeline.tokenizer_core.redaction import as_message
 
 
 def likely(name: str, known: Collection[str]) -> str:
-    """The accepted name that is most like one that is not, as the end of a sentence; or nothing."""
+    """Suggest the known name most similar to an unknown one, as the end of a sentence."""
     import difflib
 
     near = difflib.get_close_matches(name, known, 1)
-    return f"; {near[0]} is meant?" if near else ""
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _told(part: str) -> str:
-    """Without secrets and controls, and in UTF-8: names of files may have no such form."""
+    """Hide secrets and control characters, and escape what is not UTF-8 (file names)."""
     return as_message(part).encode("utf-8", "backslashreplace").decode()
 
 
 class BpelineError(Exception):
-    """What happened, what is accepted, what to type next, each without secrets.
+    """Base of all errors: what failed, what was expected, what to do.
 
     Args:
-        happened: one sentence about what was found, naming the file, option or value.
-        accepted: what would have been accepted (may be empty when nothing would).
-        next_step: what to do now, as something to type where that is possible.
+        happened: what failed, with the file, option or value.
+        accepted: what was expected; may be empty.
+        next_step: what to do, if possible a command.
     """
 
     exit_code: int = 1
@@ -45,21 +45,21 @@ class BpelineError(Exception):
 
 
 class InvalidInput(BpelineError, ValueError):
-    """Something the caller gave cannot be used as it is."""
+    """An argument that cannot be used."""
 
     exit_code = 2
 
 
 class InvalidOption(InvalidInput):
-    """A parameter out of range, a bad name, an unknown choice."""
+    """A value out of range, an invalid name or an unknown choice."""
 
 
 class WrongKind(InvalidOption, TypeError):
-    """A value of another type than is accepted."""
+    """A value of the wrong type."""
 
 
 class OutOfRange(InvalidOption, IndexError):
-    """The number of a row, a document or a shard that there is not."""
+    """An index of a row, document or shard that does not exist."""
 
 
 class InvalidPattern(InvalidInput):
@@ -67,27 +67,27 @@ class InvalidPattern(InvalidInput):
 
 
 class PatternExceedsLimit(InvalidPattern):
-    """A regex that takes too much time or memory on a text."""
+    """A regex that exceeds the time or memory limit on a text."""
 
 
 class SegmenterUnavailable(InvalidPattern):
-    """A dictionary that is not installed, or is another one."""
+    """A segmenter dictionary that is missing or has another version."""
 
 
 class InvalidSpecialToken(InvalidInput):
-    """Empty, duplicate, or not allowed in this text."""
+    """A special token that is empty, duplicate, or not allowed in this text."""
 
 
 class InvalidTokenizer(InvalidInput):
-    """Vocab and merges that contradict each other or exceed the limits."""
+    """Vocab and merges that are inconsistent or exceed the limits."""
 
 
 class UnknownToken(InvalidInput):
-    """An id or token that the vocab does not hold."""
+    """An id or token that is not in the vocab."""
 
 
 class CorpusError(BpelineError):
-    """The corpus cannot be read as declared."""
+    """A corpus that cannot be read as declared."""
 
     exit_code = 2
 
@@ -97,125 +97,115 @@ class MissingSource(CorpusError):
 
 
 class EmptyCorpus(CorpusError):
-    """Sources without a single word."""
+    """Sources without words."""
 
 
 class UnreadableSource(CorpusError):
-    """Broken compression, malformed JSON lines, not a regular file."""
+    """A source with broken compression or malformed JSON, or not a regular file."""
 
 
 class InvalidUtf8(CorpusError):
-    """Bytes that are not UTF-8 under the policy ``strict``."""
+    """Bytes that are not UTF-8, under the policy ``strict``."""
 
 
 class CorpusChanged(CorpusError):
-    """A file changed while it was being read."""
+    """A file that changed while it was read."""
 
 
 class StorageError(BpelineError):
-    """The workspace cannot be used or trusted."""
+    """A workspace that cannot be used or trusted."""
 
 
 class DiskFull(StorageError):
-    """No space left."""
+    """No space left on the disk."""
 
 
 class NotTrusted(StorageError):
-    """A project, workspace or link belongs to another user."""
+    """A project, workspace or link of another user."""
 
 
 class CorruptFile(StorageError):
-    """A stored file fails its digest."""
+    """A stored file whose digest does not match."""
 
 
 class StoreLost(StorageError):
-    """A catalogue or an MLflow that was there is missing, empty or another."""
+    """A catalogue or MLflow database that is missing, empty or replaced."""
 
 
 class WorkspaceLocked(StorageError):
-    """Another run holds the workspace."""
+    """A workspace that another run is using."""
 
 
 class WorkerLost(BpelineError):
-    """A process that works for this one cannot be started or was killed."""
+    """A helper process that could not be started or was killed."""
 
 
 class WorkerRefused(WorkerLost):
-    """A worker runs another program or does not see the files."""
+    """A worker that runs another version of bpeline or cannot access the files."""
 
 
 class OutOfMemory(BpelineError, MemoryError):
-    """The limits of this process leave less memory than the work needs."""
+    """A memory limit that is too low for the work."""
 
 
 class LibraryFailed(BpelineError):
-    """A library that a user may leave out raised an exception of its own."""
+    """An exception raised by an optional library."""
 
 
 class RegistryError(BpelineError):
-    """A version cannot be found, published or loaded."""
+    """A version that cannot be found, published or loaded."""
 
 
 class UnknownVersion(RegistryError):
-    """No such name, alias, number or digest."""
+    """A name, alias, version number or digest that does not exist."""
 
 
 class UnknownEvaluationSet(RegistryError):
-    """A name has no evaluation set, or its documents are elsewhere."""
+    """A name without an evaluation set, or with its documents elsewhere."""
 
 
 class PromotionRefused(RegistryError):
-    """A version breaks a rule of promotion."""
+    """A version that breaks a promotion rule."""
 
     exit_code = 3
 
 
 class PromotionNotJudged(PromotionRefused):
-    """No rule of promotion is broken, but one of them could not be judged."""
+    """A promotion rule that could not be judged; none is broken."""
 
     exit_code = 4
 
 
 class AliasLocked(PromotionRefused):
-    """An alias was locked, and is moved only by force."""
+    """A locked alias, which only ``--force`` moves."""
 
 
 class NothingGained(PromotionRefused):
-    """No rule of promotion is broken, and the version saves too few tokens to replace another."""
+    """A version that saves too few tokens to replace the current one."""
 
 
 class RegistryUnreachable(RegistryError):
-    """The tracking server does not answer."""
+    """A tracking server that does not answer."""
 
 
 class ArtifactsRefused(RegistryUnreachable):
-    """The tracking server answers, and its files cannot be read or written.
-
-    What waits for a server that does not answer waits for its files in the same way.
-    """
+    """A tracking server whose artifacts cannot be read or written."""
 
 
 @contextmanager
 def fenced(library: str, doing: str) -> Iterator[None]:
-    """Let nothing that a library raises out of the block, whatever it is derived from.
+    """Raise `LibraryFailed` for exceptions of ``library`` inside the block.
 
-    Errors of ours, interruptions, and a lack of memory pass.
-
-    Args:
-        library: its name, for the message.
-        doing: what it is asked to do, for the message.
-
-    Raises:
-        LibraryFailed: it raised something.
+    Errors of bpeline, interruptions and `MemoryError` pass unchanged.
     """
     try:
         yield
     except (BpelineError, KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
         raise
-    except BaseException as error:  # what Rust panics with is no Exception
-        said = " ".join(str(error).split())[:300]
+    except BaseException as error:  # a panic in Rust code is not an Exception
+        message = " ".join(str(error).split())[:300]
         raise LibraryFailed(
-            f"{library} failed while {doing}: {type(error).__name__}: {said}".rstrip(": "),
-            f"accepted is what {library} can do",
+            f"{library} failed while {doing}: {type(error).__name__}: {message}".rstrip(": "),
+            f"the error comes from {library}, not from bpeline",
             f"install another version of {library}, or do without it",
         ) from error

@@ -1,4 +1,4 @@
-"""Values that come from files, as dataclasses whose fields have the types that these declare."""
+"""Read dataclasses from JSON values and check the types of their fields."""
 
 from __future__ import annotations
 
@@ -17,20 +17,18 @@ from bpeline.tokenizer_core.errors import WrongKind
 R = TypeVar("R")
 
 _REFUSED: Any = object()
-_WIDEST = 1 << 64  # no whole number that is written has more bits
+_WIDEST = 1 << 64  # limit for whole numbers
 
 
 def read(made: type[R], given: Any, what: str = "", *, complete: bool = False) -> R:
-    """A dataclass whose fields are the members of a JSON object.
-
-    A type with a class method ``of_json``, also as the type of a field, is read by that.
+    """Build a dataclass from a JSON object, or with its ``of_json``.
 
     Args:
-        what: the object, for messages; "": the name of the class.
-        complete: whether members may not be absent even where their field has a default.
+        what: name of the object in messages; by default the class name.
+        complete: require all members, also those with a default.
 
     Raises:
-        WrongKind: naming the member that is missing, unknown or of another type.
+        WrongKind: a member is missing, unknown or of another type.
     """
     what = what or made.__name__
     if (of_json := getattr(made, "of_json", None)) is not None:
@@ -39,45 +37,42 @@ def read(made: type[R], given: Any, what: str = "", *, complete: bool = False) -
         raise _unread(made, f"{what} is {str(given)[:40]!r}")
     known = {field.name: field for field in fields(made)}  # type: ignore[arg-type]
     if unknown := [name for name in given if name not in known]:
-        raise _unread(made, f"{what} sets {str(unknown[0])[:40]!r}, which is not understood")
-    values = {}
+        raise _unread(made, f"{what} has the unknown member {str(unknown[0])[:40]!r}")
+    checked = {}
     types = _types_of(cast(type, made))
     for name, field in known.items():
         if name in given:
-            values[name] = _taken(types[name], given[name])
-            if values[name] is _REFUSED:
+            checked[name] = _taken(types[name], given[name])
+            if checked[name] is _REFUSED:
                 raise _unread(made, f"{what} sets {name!r} to {str(given[name])[:40]!r}")
         elif complete or field.default is MISSING:
             raise _unread(made, f"{what} lacks {name!r}")
-    return made(**values)
+    return made(**checked)
 
 
 def _unread(made: type, happened: str) -> WrongKind:
-    known = ", ".join(f"{name}: {inspect.formatannotation(kind)}" for name, kind in
+    types = ", ".join(f"{name}: {inspect.formatannotation(kind)}" for name, kind in
                       _types_of(made).items())  # fmt: skip
-    return WrongKind(happened, f"accepted: {known or 'nothing'}", "write the file again")
+    return WrongKind(happened, f"expected: {types or 'nothing'}", "write the file again")
 
 
 def check_fields(record: R) -> R:
-    """Refuse values of other types than a dataclass declares; the same record, rows as tuples.
+    """Check the field types of a dataclass; raises `WrongKind`.
 
-    Text may hold names of files, as `os.fsdecode` writes them, and a number may be NaN.
-
-    Raises:
-        WrongKind: naming the field.
+    Strings may contain surrogate escapes, as from `os.fsdecode`; numbers may be NaN.
     """
-    made: type = type(record)
-    for name, declared in _types_of(made).items():
-        given = getattr(record, name)
-        taken = _taken(declared, given)
-        if taken is _REFUSED:
+    cls: type = type(record)
+    for name, declared in _types_of(cls).items():
+        value = getattr(record, name)
+        checked = _taken(declared, value)
+        if checked is _REFUSED:
             raise WrongKind(
-                f"{made.__name__} was given {name}={given!r:.60}, of type {type(given).__name__}",
-                f"accepted: {inspect.formatannotation(declared)}",
-                f"type help({made.__name__})",
+                f"{cls.__name__} was value {name}={value!r:.60}, of type {type(value).__name__}",
+                f"expected: {inspect.formatannotation(declared)}",
+                f"type help({cls.__name__})",
             )
-        if taken is not given:
-            object.__setattr__(record, name, taken)
+        if checked is not value:
+            object.__setattr__(record, name, checked)
     return record
 
 
@@ -87,17 +82,17 @@ def _types_of(made: type) -> dict[str, Any]:
 
 
 def _taken(declared: Any, given: Any) -> Any:
-    """A value as a field of this type holds it; or `_REFUSED`."""
+    """Convert a value to a field type, or return `_REFUSED`."""
     origin, parts = get_origin(declared) or declared, get_args(declared)
     if origin in (Union, UnionType):
-        taken = (_taken(part, given) for part in parts)
-        return next((one for one in taken if one is not _REFUSED), _REFUSED)
+        attempts = (_taken(part, given) for part in parts)
+        return next((choice for choice in attempts if choice is not _REFUSED), _REFUSED)
     if hasattr(declared, "of_json"):
         return given if isinstance(given, declared) else read(declared, given)
     if is_dataclass(declared) and isinstance(given, Mapping):
         return read(cast("type[Any]", declared), given)
     if origin is Literal:
-        same = any(type(given) is type(one) and given == one for one in parts)
+        same = any(type(given) is type(choice) and given == choice for choice in parts)
         return given if same else _REFUSED
     if origin is tuple:
         return _tuple_of(parts, given)
@@ -122,13 +117,13 @@ def _tuple_of(parts: tuple[Any, ...], given: Any) -> Any:
     if len(kinds) != len(given):
         return _REFUSED
     items = tuple(map(_taken, kinds, given))
-    return _REFUSED if any(one is _REFUSED for one in items) else items
+    return _REFUSED if any(item is _REFUSED for item in items) else items
 
 
 def _mapping_of(parts: tuple[Any, ...], given: Any) -> Any:
     if not isinstance(given, Mapping):
         return _REFUSED
-    items = {_taken(parts[0], key): _taken(parts[1], one) for key, one in given.items()}
+    items = {_taken(parts[0], key): _taken(parts[1], value) for key, value in given.items()}
     return _REFUSED if any(_REFUSED in pair for pair in items.items()) else items
 
 

@@ -1,9 +1,8 @@
-"""Texts as people may see them: without passwords, keys, tokens and controls of a terminal.
+"""Hide passwords, keys, tokens and control characters in displayed text.
 
-Two ways, because neither is enough. What looks like a secret is hidden by its place: between the
-scheme and the host of an address, in a member of a query, after ``password=``. What *is* a secret
-of this process, because its environment says so, is hidden wherever it stands. Where a text can be
-read in two ways, rather too much is hidden.
+Secrets are found in two ways: by position, such as between scheme and host of a URL, in a query
+parameter or after ``password=``; and by value, from environment variables of this process.
+Ambiguous text is hidden.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ from typing import Any
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, unquote_plus
 
 HIDDEN = "***"
-_EXAMPLES = ("user@host", "HOST:PORT")  # in what messages say is accepted
+_EXAMPLES = ("user@host", "HOST:PORT")  # placeholders in error messages
 
 _SCHEME = re.compile(r"(?<![a-zA-Z0-9])([a-zA-Z][a-zA-Z0-9+.-]{0,40})://")
 _HOST = r"(?:\[[0-9a-fA-F:.%]*\]|[^\s:/?#@\[\]\"'`,;()<>{}\\]*)(?::\d{1,5})?"
 _PLAIN = re.compile(_HOST)
-# What may follow an address in a sentence or a list.
+# What may follow a URL in a sentence or list.
 _ENDS = re.compile(r"[.,;:!?)\]}>]*(?:\s|$)|(?:,|::)(?=[a-zA-Z][a-zA-Z0-9+.-]{0,40}://)")
 _SPELT_IN_WORDS = re.compile(r"[\w.%-]+(?: [\w.%-]+){1,3}:[^\n]*@")
 _MAYBE_HOST = re.compile(r"(?:\[|localhost\b|[\w-]+(?:\.[\w-]+)+)")
 _QUOTES = "\"'`"
-# Their paths are names of files, in which @ and : are usual.
+# Schemes of file stores, whose paths often contain @ and :.
 _FILES = {
     "s3", "s3a", "gs", "gcs", "az", "adl", "abfs", "abfss", "wasb", "wasbs", "hdfs", "webhdfs",
     "file", "memory", "local", "oss", "r2", "hf",
 }  # fmt: skip
-_CONTAINERS = {"abfs", "abfss", "wasb", "wasbs"}  # CONTAINER@ACCOUNT: nobody's name
+_CONTAINERS = {"abfs", "abfss", "wasb", "wasbs"}  # CONTAINER@ACCOUNT is not a user name
 _PAGES = {"http", "https"}
-# Where a name alone is no credential, as a key of SSH is what lets it in.
+# Schemes where a user name alone is not a credential.
 _NAMED_USERS = {"sftp", "ssh", "ftp", "ftps", "hdfs", "webhdfs", "smb"}
 
 _QUERY_NAME = (
@@ -50,7 +49,7 @@ _MEMBER = re.compile(
     r"(?:[^&\s]+?)(?=&|[.,;!?)\]}>\"'`]*(?:\s|$)|[\"'`][,)\]}:])",
     re.IGNORECASE,
 )
-# In quotes, which stay, or up to the next space.
+# A quoted value, without its quotes, or the text up to the next space.
 _VALUE = (
     r"(?:(?P<quote>\\?[\"'])(?:(?!(?P=quote))(?:\\.|[^\\\n]))*|"
     r"\S+?(?=[\"')\]}>`]*[,;.]?(?:\s|$)))"
@@ -77,18 +76,18 @@ _SECRET_VARIABLE = re.compile(
     r"PRIVATE_KEY|AUTH_STRING|AUTHORIZATION|CONNECTION_STRING|CLIENT_CUSTOM_HEADERS|SAS_TOKEN"
 )
 _NAMES_A_PLACE = re.compile(r"(?:_FILE|_PATH|_DIR|_URL|_URI|_ID|_NAME|_SECONDS|_TIMEOUT)$")
-_SHORTEST = 4  # characters of a secret that is looked for everywhere
-_INSIDE_OF_WORDS = 8  # and of letters that are looked for inside of words, too
-# As a password these are no secret, and hidden everywhere they would make messages unreadable.
+_SHORTEST = 4  # characters; shorter secrets are not searched for by value
+_INSIDE_OF_WORDS = 8  # characters; shorter alphanumeric secrets must be whole words
+# Common words: hiding them everywhere would make messages unreadable, and they are no secrets.
 _ORDINARY = {
     "bpeline", "mlflow", "prefect", "postgres", "postgresql", "sqlite", "admin", "root", "user",
     "true", "false", "none", "null", "localhost", "http", "https", "password", "secret", "basic",
 }  # fmt: skip
 
-# Controls, separators of lines, and what changes the direction of the text after it.
+# Control characters, line separators and marks that change the text direction.
 _CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
-)  # not the tab, \n, and the marks U+200E, U+200F and U+061C
+)  # except tab, \n, U+200E, U+200F and U+061C
 _LINES = re.compile(r"[\t\n]")
 
 _told: set[str] = set()
@@ -96,20 +95,17 @@ _unescaped: ContextVar[bool] = ContextVar("unescaped", default=False)
 
 
 def without_controls(text: str) -> str:
-    """A text whose control characters are shown as ``\\u001b``, which JSON reads as the same.
-
-    Tabs and ends of lines stay.
-    """
+    """Show control characters as ``\\u001b`` (valid in JSON), except tabs and line feeds."""
     return _CONTROLS.sub(_escape, text)
 
 
 def in_one_line(text: str) -> str:
-    """`without_controls`, of a text that is a part of a line: ends of lines are shown, too."""
+    """Like `without_controls`, but also escape tabs and line feeds."""
     return _LINES.sub(_escape, without_controls(text))
 
 
 def as_message(text: str) -> str:
-    """What messages, logs and errors hold of a text: no secret and no control."""
+    """Remove secrets and control characters, for messages, logs and errors."""
     return without_controls(without_secrets(text))
 
 
@@ -118,15 +114,13 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """A text without secrets: user information and secret members of addresses, assigned passwords,
-    headers that authorize, and whatever this process knows as a secret.
+    """Hide secrets in URLs, assignments and headers, and known secrets.
 
-    What is hidden already stays as it is. Idempotent; linear in the text but for lines with many
-    addresses.
+    Idempotent. Linear in the length, except for lines with many URLs.
     """
-    known = _known_secrets()
-    if known is not None:
-        text = known.sub(HIDDEN, text)
+    secrets = _known_secrets()
+    if secrets is not None:
+        text = secrets.sub(HIDDEN, text)
     if "://" in text:
         text = _without_users(text)
     text = _MEMBER.sub(rf"\1{HIDDEN}", text)
@@ -140,12 +134,12 @@ def without_secrets(text: str) -> str:
 def _hide_value(found: re.Match[str]) -> str:
     is_path = found.string[found.start() - 1 : found.start()] == "/"
     if is_path and found[1].endswith(": ") and not found["quote"]:
-        return found[0]  # the value is what a message says of the path
+        return found[0]  # the value is a message about the path
     return f"{found[1]}{found['quote'] or ''}{HIDDEN}"
 
 
 def holds_secret(url: str) -> bool:
-    """Whether an address should not be kept: a user's name alone is no secret where files are."""
+    """Return whether a URL must not be stored; user names of file stores may be."""
     shown = without_secrets(url)
     if shown == url:
         return False
@@ -157,27 +151,24 @@ def holds_secret(url: str) -> bool:
 
 @contextmanager
 def hide_in_errors() -> Iterator[None]:
-    """Let no exception out whose text, or that of one behind it, holds a secret or a control.
-
-    For who keeps what others raise, as Prefect does. What holds none passes as it is.
-    """
+    """Replace exceptions whose text or cause has secrets or control characters."""
     try:
         yield
     except Exception as error:
-        behind: BaseException | None = error
-        while behind is not None and as_message(str(behind)) == str(behind):
-            behind = behind.__cause__ or behind.__context__
-        if behind is None:
+        cause: BaseException | None = error
+        while cause is not None and as_message(str(cause)) == str(cause):
+            cause = cause.__cause__ or cause.__context__
+        if cause is None:
             raise
         if as_message(str(error)) != str(error):
-            said = f"{type(error).__name__}: {as_message(str(error))}"
-            raise RuntimeError(said) from None
+            message = f"{type(error).__name__}: {as_message(str(error))}"
+            raise RuntimeError(message) from None
         error.__cause__, error.__context__ = None, None
         raise
 
 
 def hide_in_logs() -> None:
-    """Let what libraries log hold no secrets and no controls, tracebacks included."""
+    """Hide secrets and control characters in all log records and tracebacks."""
     before = logging.getLogRecordFactory()
     if getattr(before, "hides_secrets", False):
         return
@@ -185,14 +176,14 @@ def hide_in_logs() -> None:
     def made(*args: Any, **named: Any) -> logging.LogRecord:
         record = before(*args, **named)
         try:
-            said = record.getMessage()
-        except (TypeError, ValueError):  # arguments that do not fit: logging says so itself
+            message = record.getMessage()
+        except (TypeError, ValueError):  # wrong arguments: logging itself reports it
             return record
-        if (shown := as_message(said)) != said:
+        if (shown := as_message(message)) != message:
             record.msg, record.args = shown, ()
         if record.exc_info and record.exc_info[1] is not None:
-            told = logging.Formatter().formatException(record.exc_info)
-            if (shown := as_message(told)) != told:
+            traceback = logging.Formatter().formatException(record.exc_info)
+            if (shown := as_message(traceback)) != traceback:
                 record.exc_text, record.exc_info = shown, None
         return record
 
@@ -201,7 +192,7 @@ def hide_in_logs() -> None:
 
 
 class TextWithoutControls(io.TextIOWrapper):
-    """A stream that shows control characters, but for what is written through `Unescaped`."""
+    """A stream that escapes control characters, except through `Unescaped`."""
 
     def write(self, text: str, /) -> int:
         super().write(escaped(text))
@@ -209,7 +200,7 @@ class TextWithoutControls(io.TextIOWrapper):
 
 
 class Unescaped:
-    """A stream whose control characters are ours (colours, bars), or data that stays as it is."""
+    """A stream for raw data, or output with colours and other controls."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -227,15 +218,12 @@ class Unescaped:
 
 
 def escaped(text: str) -> str:
-    """A text as a stream writes it: `without_controls`, but for what `Unescaped` passes."""
+    """Return text as streams write it: `without_controls` unless `Unescaped`."""
     return text if _unescaped.get() else without_controls(text)
 
 
 class TextWithoutSecrets(TextWithoutControls):
-    """A stream of messages: standard error, on which nothing is data.
-
-    Messages that a full disk or a closed pipe refuses are dropped: the work goes on without them.
-    """
+    """Standard error without secrets; write errors are ignored."""
 
     def write(self, text: str, /) -> int:
         with suppress(OSError):
@@ -248,12 +236,12 @@ class TextWithoutSecrets(TextWithoutControls):
 
 
 def tell_secrets_of(address: str | None) -> None:
-    """Let the secrets of an address be known that the environment does not name."""
+    """Register the secrets of a URL that is not in the environment."""
     _told.update(_secrets_of(address or ""))
 
 
 def _known_secrets() -> re.Pattern[str] | None:
-    """What the environment and `tell_secrets_of` say, in all its spellings."""
+    """Return a regex of all secrets from the environment and `tell_secrets_of`."""
     named = tuple((name, value) for name, value in os.environ.items() if _may_hold(name, value))
     return _spellings(named, frozenset(_told))
 
@@ -273,27 +261,31 @@ def _spellings(named: tuple[tuple[str, str], ...], told: frozenset[str]) -> re.P
         if _SECRET_VARIABLE.search(name) and not _NAMES_A_PLACE.search(name):
             secrets.update({value, value.partition(":")[2]})
     spelt: set[str] = set()
-    for one in secrets:
-        spelt.update({one, unquote(one), unquote_plus(one)})
-    for one in list(spelt):
-        spelt.update({quote(one), quote(one, safe=""), quote_plus(one), repr(one)[1:-1]})
-        spelt.update({json.dumps(one)[1:-1], json.dumps(one, ensure_ascii=False)[1:-1]})
-    kept = {one for one in spelt if len(one) >= _SHORTEST and one.lower() not in _ORDINARY}
-    longest_first = sorted(kept, key=lambda one: (-len(one), one))
-    return re.compile("|".join(map(_wherever_it_stands, longest_first))) if kept else None
+    for secret in secrets:
+        spelt.update({secret, unquote(secret), unquote_plus(secret)})
+    for secret in list(spelt):
+        spelt.update(
+            {quote(secret), quote(secret, safe=""), quote_plus(secret), repr(secret)[1:-1]}
+        )
+        spelt.update({json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]})
+    searched = {
+        secret for secret in spelt if len(secret) >= _SHORTEST and secret.lower() not in _ORDINARY
+    }
+    longest_first = sorted(searched, key=lambda secret: (-len(secret), secret))
+    return re.compile("|".join(map(_wherever_it_stands, longest_first))) if searched else None
 
 
 def _wherever_it_stands(secret: str) -> str:
-    found = re.escape(secret)
+    literal = re.escape(secret)
     if len(secret) < _INSIDE_OF_WORDS and secret.isalnum():
-        return rf"(?<![^\W_]){found}(?![^\W_])"
-    return found
+        return rf"(?<![^\W_]){literal}(?![^\W_])"
+    return literal
 
 
 def _secrets_of(address: str) -> Iterator[str]:
-    """The secrets of one address, whose user information ends at its last @."""
-    scheme, found, rest = address.partition("://")
-    if not found:
+    """Return the secrets of one URL, whose user information ends at its last @."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
         return
     user, at, place = rest.rpartition("@")
     if at:
@@ -301,7 +293,9 @@ def _secrets_of(address: str) -> Iterator[str]:
         open_words = {*re.split(r"[/:?&=,]", place), name}
         if colon:
             parts = {password, *re.split(r"[/?#@]", password)}
-            yield from (one for one in parts - open_words if one == password or not one.isdigit())
+            yield from (
+                part for part in parts - open_words if part == password or not part.isdigit()
+            )
             yield base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
         elif scheme.lower() in _PAGES:
             yield user
@@ -313,12 +307,12 @@ def _secrets_of(address: str) -> Iterator[str]:
 
 def _without_users(text: str) -> str:
     shown, position = [], 0
-    for found in _SCHEME.finditer(text):
-        begin = found.end()
+    for match in _SCHEME.finditer(text):
+        begin = match.end()
         if begin < position or text.startswith(_EXAMPLES, begin):
-            continue  # inside of what is hidden, or an example
-        before = text[found.start() - 1 : found.start()]
-        end = begin + _user_length(found[1].lower(), _line_from(text, begin), before)
+            continue  # inside a hidden part, or an example
+        before = text[match.start() - 1 : match.start()]
+        end = begin + _user_length(match[1].lower(), _line_from(text, begin), before)
         if end > begin:
             shown += [text[position:begin], HIDDEN]
             position = end
@@ -331,13 +325,7 @@ def _line_from(text: str, begin: int) -> str:
 
 
 def _user_length(scheme: str, line: str, before: str) -> int:
-    """How many characters after ``://`` are to be hidden.
-
-    Args:
-        scheme: in lower case.
-        line: what follows, up to the end of the line.
-        before: the character before the scheme.
-    """
+    """Return the number of characters to hide in the ``line`` after ``://``."""
     run = line[: len(line.split(None, 1)[0])] if line.strip() and not line[0].isspace() else ""
     database = scheme not in _FILES and scheme not in _PAGES and scheme not in _NAMED_USERS
     plain = _PLAIN.match(line)
@@ -354,7 +342,7 @@ def _user_length(scheme: str, line: str, before: str) -> int:
         if at < 0 or not _is_user(scheme, authority, run, at, database):
             return 0
         return at
-    if at < 0:  # cut off, or with a space in it
+    if at < 0:  # truncated, or containing a space
         later = line.rfind("@")
         return later if later > 0 else len(run) if ":" in run else 0
     if scheme in _CONTAINERS and ":" not in run[:at]:
@@ -367,7 +355,7 @@ def _user_length(scheme: str, line: str, before: str) -> int:
 
 
 def _is_user(scheme: str, authority: str, run: str, at: int, database: bool) -> bool:
-    """Whether an @ after what could be the path of ``authority`` ends user information."""
+    """Return whether an @ after what may be a path ends user information."""
     path = run[len(authority) : at]
     if not authority or path.startswith("/#/"):  # a file; a page of MLflow
         return False

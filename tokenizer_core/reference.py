@@ -1,7 +1,7 @@
-"""The whole algorithm in plain Python: documentation and oracle, never a fallback.
+"""Reference implementation in plain Python: documentation and test oracle.
 
-Where a kernel and this file disagree, this file is right. One idea per function, in the order of
-the data: text → pre-tokens → word counts → merges → token ids → text.
+If a kernel and this file disagree, this file is right. Functions follow the data flow:
+text → pre-tokens → word counts → merges → token ids → text.
 
     >>> counts = {"low_": 5, "lower_": 2, "newest_": 6, "widest_": 3}
     >>> words = {word.encode(): count for word, count in counts.items()}
@@ -23,9 +23,9 @@ Symbols = tuple[bytes, ...]
 
 
 def split(text: str, pattern: str) -> list[str]:
-    """Cut ``text`` into pre-tokens: the non-empty matches of ``pattern``, and what lies between.
+    """Split ``text`` into non-empty matches of ``pattern`` and the text between them.
 
-    Joining the result gives ``text`` back.
+    Joining the result restores ``text``.
     """
     pieces: list[str] = []
     end = 0
@@ -40,10 +40,7 @@ def split(text: str, pattern: str) -> list[str]:
 
 
 def cut_at_special_tokens(text: str, special_tokens: Iterable[str]) -> list[str]:
-    """Cut ``text`` so that every special token is a piece of its own.
-
-    At one place the longest special token wins, so ``<|a|>`` never hides ``<|a|><|b|>``.
-    """
+    """Split ``text`` at special tokens, which are kept; the longest match wins."""
     longest_first = sorted(special_tokens, key=len, reverse=True)
     if not longest_first:
         return [text] if text else []
@@ -54,10 +51,7 @@ def cut_at_special_tokens(text: str, special_tokens: Iterable[str]) -> list[str]
 def count_words(
     documents: Iterable[str], pattern: str, special_tokens: Sequence[str] = ()
 ) -> dict[bytes, int]:
-    """Count the distinct pre-tokens (*words*), in order of first occurrence.
-
-    Special tokens are boundaries and are never counted.
-    """
+    """Count pre-tokens (*words*) by first occurrence, between special tokens."""
     words: Counter[bytes] = Counter()
     for document in documents:
         for piece in cut_at_special_tokens(document, special_tokens):
@@ -67,10 +61,9 @@ def count_words(
 
 
 def mix(sources: Iterable[tuple[Mapping[bytes, int], Fraction]]) -> dict[bytes, int]:
-    """The word counts of sources with weights, added up.
+    """Add up the word counts of weighted sources.
 
-    The sum of one source is multiplied and rounded once, half to even; a word that occurs keeps a
-    count of 1 at least, unless its source has the weight 0.
+    Each product is rounded half to even. A word keeps a count of at least 1 unless the weight is 0.
 
     >>> mix([({b"a": 3, b"b": 1}, Fraction(1, 2)), ({b"a": 10}, Fraction(1))])
     {b'a': 12, b'b': 1}
@@ -84,7 +77,7 @@ def mix(sources: Iterable[tuple[Mapping[bytes, int], Fraction]]) -> dict[bytes, 
 
 
 def count_pairs(words: Mapping[Symbols, int]) -> dict[Pair, int]:
-    """Count adjacent symbols, in order of first occurrence. ``aaa`` counts (a, a) twice."""
+    """Count adjacent pairs, in order of first occurrence. ``aaa`` counts (a, a) twice."""
     pairs: dict[Pair, int] = {}
     for symbols, count in words.items():
         for pair in pairwise(symbols):
@@ -93,7 +86,7 @@ def count_pairs(words: Mapping[Symbols, int]) -> dict[Pair, int]:
 
 
 def merge_pair(symbols: Symbols, pair: Pair) -> Symbols:
-    """Replace every occurrence of ``pair``, from left to right, without overlap."""
+    """Merge all occurrences of ``pair``, left to right, without overlap."""
     merged: list[bytes] = []
     position = 0
     while position < len(symbols):
@@ -107,7 +100,7 @@ def merge_pair(symbols: Symbols, pair: Pair) -> Symbols:
 
 
 def printable_order() -> list[int]:
-    """The 256 bytes in the order of GPT-2's printable mapping, as HuggingFace numbers them."""
+    """Return the 256 bytes in the order of GPT-2's printable mapping."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     return printable + sorted({*range(256)} - {*printable})
 
@@ -121,22 +114,21 @@ def train(
     max_token_bytes: int | None = None,
     forbidden: Callable[[bytes], bool] = lambda token: False,
 ) -> list[Pair]:
-    """Learn merges: again and again the most frequent pair becomes one symbol.
+    """Learn merges: repeatedly merge the most frequent pair into one symbol.
 
-    Among equally frequent pairs the tie-break decides:
+    Tie-breaks for equally frequent pairs:
 
-    - ``smallest-ids``: the smallest (left id, right id); bytes are numbered in
+    - ``smallest-ids``: smallest (left id, right id); bytes are numbered in
       `printable_order`, merges after them (HuggingFace's byte-level trainer);
-    - ``greatest-bytes``: the lexicographically greatest (left bytes, right bytes) (CS336);
-    - ``first-seen``: the pair that occurs first, in order of words, in the present segmentation
+    - ``greatest-bytes``: lexicographically greatest (left bytes, right bytes) (CS336);
+    - ``first-seen``: the first pair in the current segmentation, in order of words
       (the snippet of Sennrich et al. 2016, minbpe).
 
     Args:
-        word_counts: words and counts; the order of words matters to ``first-seen`` alone.
-        merges: how many to learn at most; fewer when no pair occurs ``min_count`` times.
-        max_token_bytes: pairs that would make a longer token are never merged.
-        forbidden: whether no token of these bytes may be made, such as `has_match`; the pair is
-            passed over as if it were too rare.
+        word_counts: the order of words matters only for ``first-seen``.
+        merges: maximum number; fewer if no pair occurs ``min_count`` times.
+        max_token_bytes: maximum length of a merged token.
+        forbidden: predicate of tokens that must not be made, such as `has_match`.
     """
     words = {tuple(bytes([byte]) for byte in word): count for word, count in word_counts.items()}
     ids = {bytes([byte]): rank for rank, byte in enumerate(printable_order())}
@@ -152,7 +144,7 @@ def train(
         if not pairs:
             break
         highest = max(pairs.values())
-        tied = [pair for pair, count in pairs.items() if count == highest]  # in order of sight
+        tied = [pair for pair, count in pairs.items() if count == highest]  # by first occurrence
         if tie_break == "smallest-ids":
             best = min(tied, key=lambda pair: (ids[pair[0]], ids[pair[1]]))
         elif tie_break == "greatest-bytes":
@@ -168,12 +160,12 @@ def train(
 
 
 def has_match(token: bytes, pattern: str) -> bool:
-    """Whether a regex matches anywhere in a token; incomplete characters are U+FFFD."""
+    """Return whether a regex matches in a token; incomplete characters are U+FFFD."""
     return regex.search(pattern, token.decode(errors="replace")) is not None
 
 
 def is_part_of_character(token: bytes, *, from_its_first_byte: bool = False) -> bool:
-    """Whether a character's UTF-8 holds these bytes, and more: found by completing them."""
+    """Return whether bytes are a proper part of a character's UTF-8."""
     heads = [b""] if from_its_first_byte else [b"", b"\xc3", b"\xe1", b"\xf1"]
     tails = [b"", b"\x80", b"\x90", b"\xa0"]
     for first, second, third in product(heads, [b"", b"\x80"], [b"", b"\x80"]):
@@ -186,7 +178,6 @@ def is_part_of_character(token: bytes, *, from_its_first_byte: bool = False) -> 
 
 
 def is_whole_characters(token: bytes) -> bool:
-    """Whether bytes are UTF-8."""
     try:
         token.decode()
     except UnicodeDecodeError:
@@ -195,10 +186,9 @@ def is_whole_characters(token: bytes) -> bool:
 
 
 def breaks_characters(token: bytes, characters: str) -> bool:
-    """Whether a token is not allowed: ``whole`` characters, or characters ``left-to-right``.
+    """Return whether a token of several bytes breaks the rule ``characters``.
 
-    A token of several bytes is whole characters or a part of one; from left to right such a part
-    is a character's beginning.
+    ``whole`` allows whole characters and parts of one; ``left-to-right`` only initial parts.
     """
     first = characters == "left-to-right"
     return not (
@@ -209,12 +199,12 @@ def breaks_characters(token: bytes, characters: str) -> bool:
 
 
 def merge_word(word: bytes, ranks: Mapping[Pair, int]) -> Symbols:
-    """Apply merges to one word: always the pair of lowest rank, until none is left."""
+    """Merge the pair of lowest rank in a word until none is left."""
     return merge_symbols(tuple(bytes([byte]) for byte in word), ranks)
 
 
 def merge_symbols(symbols: Symbols, ranks: Mapping[Pair, int]) -> Symbols:
-    """The same of symbols, which may be characters."""
+    """Like `merge_word`, for symbols, which may be characters."""
     while len(symbols) > 1:
         pairs = set(pairwise(symbols))
         best = min(pairs, key=lambda pair: ranks.get(pair, len(ranks)))
@@ -227,11 +217,11 @@ def merge_symbols(symbols: Symbols, ranks: Mapping[Pair, int]) -> Symbols:
 def dropout_outcomes(
     symbols: Symbols, ranks: Mapping[Pair, int], dropout: Fraction
 ) -> dict[Symbols, Fraction]:
-    """Every way in which a word may be merged with dropout, and how probable it is.
+    """Return every outcome of BPE-dropout on a word, with its probability.
 
-    Algorithm 1 of Provilkov, Emelianenko and Voita (ACL 2020): at each step every place where a
-    merge is possible is dropped with one probability, independently; the best of the others is
-    merged, the leftmost of several, until none is left.
+    Algorithm 1 of Provilkov, Emelianenko and Voita (ACL 2020): at each step, every possible merge
+    is dropped independently with probability ``dropout``; the best of the others (lowest rank, then
+    leftmost) is applied, until none is left.
 
     >>> dropout_outcomes((b"a", b"b"), {(b"a", b"b"): 0}, Fraction(1, 10))
     {(b'a', b'b'): Fraction(1, 10), (b'ab',): Fraction(9, 10)}
@@ -240,11 +230,11 @@ def dropout_outcomes(
     outcomes: dict[Symbols, Fraction] = {}
     for drops in product((True, False), repeat=len(places)):
         probability = dropout ** sum(drops) * (1 - dropout) ** (len(drops) - sum(drops))
-        kept = [at for at, dropped in zip(places, drops, strict=True) if not dropped]
-        if not kept:
+        remaining = [at for at, dropped in zip(places, drops, strict=True) if not dropped]
+        if not remaining:
             outcomes[symbols] = outcomes.get(symbols, Fraction(0)) + probability
             continue
-        at = min(kept, key=lambda place: (ranks[symbols[place], symbols[place + 1]], place))
+        at = min(remaining, key=lambda place: (ranks[symbols[place], symbols[place + 1]], place))
         merged = (*symbols[:at], symbols[at] + symbols[at + 1], *symbols[at + 2 :])
         for outcome, then in dropout_outcomes(merged, ranks, dropout).items():
             outcomes[outcome] = outcomes.get(outcome, Fraction(0)) + probability * then
@@ -254,14 +244,11 @@ def dropout_outcomes(
 def merge_with_dropout(
     symbols: Symbols, ranks: Mapping[Pair, int], dropout: float, stream: int
 ) -> Symbols:
-    """One outcome of `dropout_outcomes`, as the numbers of a stream decide.
+    """Return one outcome of `dropout_outcomes`, chosen by a stream of random numbers.
 
-    Places are asked about in order of rank, then from left to right, and only up to the first that
-    is not dropped: what those behind it would answer decides nothing.
-
-    Args:
-        dropout: the probability, of which 53 bits count.
-        stream: where the stream begins: see `kernels.tables.random_numbers`.
+    Numbers are drawn for places in order of rank, then left to right, up to the first that is not
+    dropped. ``stream`` is its start, see `kernels.tables.random_numbers`; 53 bits of ``dropout``
+    count.
     """
     all_64 = (1 << 64) - 1
     while True:
@@ -286,21 +273,19 @@ def continue_training(
     *,
     min_count: int = 2,
 ) -> list[Pair]:
-    """The merges that a tokenizer is continued with, learned from other words.
+    """Learn the merges that extend a tokenizer, from new words.
 
-    Again and again the words become tokens by all merges there are, and the most frequent pair is
-    merged behind them; among equals that of the smallest (left id, right id). A new text takes the
-    next id; a pair whose text is a token takes none.
+    Repeatedly tokenize the words with all merges so far and append a merge of the most frequent
+    pair; in ties, that of the smallest (left id, right id). A new text takes the next id; a
+    pair whose text is already a token takes none.
 
     Args:
-        word_counts: words as bytes or as characters, and counts.
-        ids: token → id.
-        merges: those of the tokenizer, in order of rank; of a pair given twice the last counts.
-        new_ids: how many at most.
+        word_counts: words as bytes or characters, with counts.
+        merges: of the tokenizer, by rank; of duplicates, the last one counts.
     """
-    known, learned = dict(ids), list(merges)
-    next_id = max(known.values()) + 1
-    while len(known) < len(ids) + new_ids:
+    vocab_ids, learned = dict(ids), list(merges)
+    next_id = max(vocab_ids.values()) + 1
+    while len(vocab_ids) < len(ids) + new_ids:
         ranks = {pair: rank for rank, pair in enumerate(learned)}
         words = Counter[Symbols]()
         for symbols, count in word_counts.items():
@@ -308,10 +293,10 @@ def continue_training(
         pairs = {pair: n for pair, n in count_pairs(words).items() if n >= min_count}
         if not pairs:
             break
-        best = min(pairs, key=lambda pair: (-pairs[pair], known[pair[0]], known[pair[1]]))
+        best = min(pairs, key=lambda pair: (-pairs[pair], vocab_ids[pair[0]], vocab_ids[pair[1]]))
         learned.append(best)
-        if best[0] + best[1] not in known:
-            known[best[0] + best[1]] = next_id
+        if best[0] + best[1] not in vocab_ids:
+            vocab_ids[best[0] + best[1]] = next_id
             next_id += 1
     return learned[len(merges) :]
 
@@ -324,21 +309,15 @@ def train_superwords(
     min_count: int = 2,
     forbidden: Callable[[bytes], bool] = lambda token: False,
 ) -> list[Pair]:
-    """The merges of a tokenizer of words that lines know, and those learned behind them.
+    """Extend the merges of a word tokenizer with merges learned on whole lines.
 
-    Merges are applied one after the other; one that finds nothing to merge is left out for good.
-    Then the most frequent pair is merged, of equals that of the smallest (left id, right id):
-    bytes in `printable_order`, then merges in their order.
-
-    Args:
-        line_counts: lines and counts.
-        merges: in order of rank.
-        total: how many merges there are to be, at most.
-        forbidden: as for `train`; of the learned ones alone.
+    First the given merges are applied in order, dropping those without an occurrence. Then
+    the most frequent pair is merged repeatedly, up to ``total`` merges; in ties, that of the
+    smallest (left id, right id). Bytes are numbered in `printable_order`, then merges in order.
     """
     words = {tuple(bytes([byte]) for byte in line): n for line, n in line_counts.items()}
     ids = {bytes([byte]): rank for rank, byte in enumerate(printable_order())}
-    kept: list[Pair] = []
+    learned: list[Pair] = []
 
     def merge(pair: Pair) -> None:
         merged = Counter[Symbols]()
@@ -346,13 +325,13 @@ def train_superwords(
             merged[merge_pair(symbols, pair)] += count
         words.clear()
         words.update(merged)
-        kept.append(pair)
+        learned.append(pair)
         ids.setdefault(pair[0] + pair[1], len(ids))
 
     for pair in merges:
         if pair in count_pairs(words):
             merge(pair)
-    while len(kept) < total:
+    while len(learned) < total:
         allowed = {
             pair: count
             for pair, count in count_pairs(words).items()
@@ -361,7 +340,7 @@ def train_superwords(
         if not allowed:
             break
         merge(min(allowed, key=lambda pair: (-allowed[pair], ids[pair[0]], ids[pair[1]])))
-    return kept
+    return learned
 
 
 def train_parity(
@@ -376,17 +355,17 @@ def train_parity(
     tie_break: str = "smallest-ids",
     min_count: int = 2,
 ) -> list[tuple[Pair, int]]:
-    """Merges of which each serves the language that is worst off (arXiv 2508.04796).
+    """Learn merges for languages in parity (arXiv 2508.04796).
 
-    At every step a language is chosen, and its most frequent pair is merged in all languages: that
-    whose development words take the most tokens; without any, that whose own words are least
-    compressed (tokens before, by tokens now, by its ratio). With a window, a language is passed
-    over while it is more than ``alpha / len(languages)`` of the last ``window`` choices, unless
-    no other is left. One without a pair that occurs ``min_count`` times is out for good.
+    At each step, the most frequent pair of one language is merged in all languages. The language is
+    the one whose development words take the most tokens; without ``development``, the one with the
+    least compression of its own words (tokens at the start / tokens now / ratio). With a window, a
+    language is skipped while it has more than ``alpha / len(languages)`` of the last ``window``
+    choices, unless no other is left. A language without a pair of ``min_count`` is dropped.
 
     Returns:
-        Each merge, and the number of the language it was made for; −1 for the first
-        ``global_merges``, which go by the counts of all together.
+        Each merge with the index of its language, or −1 for the first ``global_merges``, which use
+        the counts of all languages together.
     """
     training = [{tuple(bytes([b]) for b in word): n for word, n in w.items()} for w in languages]
     measured = training
@@ -401,8 +380,8 @@ def train_parity(
 
     def best_pair(words: Sequence[Mapping[Symbols, int]]) -> Pair | None:
         counts: Counter[Pair] = Counter()
-        for one in words:
-            counts.update(count_pairs(one))
+        for item in words:
+            counts.update(count_pairs(item))
         frequent = [pair for pair, count in counts.items() if count >= min_count]
 
         def goes_first(pair: Pair) -> tuple[int, tuple[int, ...] | tuple[bytes, ...]]:
@@ -425,14 +404,14 @@ def train_parity(
         else:
             now = lengths()
 
-            def need(one: int, now: list[int] = now) -> float:
+            def need(item: int, now: list[int] = now) -> float:
                 if development is not None:
-                    return now[one]
-                return -(before[one] / now[one] / (ratios[one] if ratios else 1.0))
+                    return now[item]
+                return -(before[item] / now[item] / (ratios[item] if ratios else 1.0))
 
             late = choices[-window:] if window else []
             most = alpha / len(languages)
-            allowed = [one for one in remaining if not late or late.count(one) / window <= most]
+            allowed = [item for item in remaining if not late or late.count(item) / window <= most]
             language = max(allowed or remaining, key=need)
             choices.append(language)
             pair = best_pair([training[language]])
@@ -455,7 +434,7 @@ def encode(
     pattern: str,
     special_tokens: Mapping[str, int] | None = None,
 ) -> list[int]:
-    """Token ids of ``text``; the given special tokens are recognized, all others are plain text."""
+    """Encode ``text``; only the given special tokens are recognised."""
     specials = special_tokens or {}
     ids = {token: id_ for id_, token in vocab.items() if id_ not in specials.values()}
     ranks = {pair: rank for rank, pair in enumerate(merges)}
@@ -470,5 +449,5 @@ def encode(
 
 
 def decode(ids: Iterable[int], vocab: Mapping[int, bytes]) -> str:
-    """Text of token ids; bytes that are not UTF-8 become U+FFFD."""
+    """Decode token ids; bytes that are not UTF-8 become U+FFFD."""
     return b"".join(vocab[id_] for id_ in ids).decode(errors="replace")

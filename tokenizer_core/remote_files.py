@@ -1,8 +1,7 @@
-"""Files named by URL: found, described, read in ranges, written whole; the one door to fsspec.
+"""Find, describe, read and write files by URL; the only module that uses fsspec.
 
-fsspec is imported when a URL is given. Errors are `OSError`, as those of local files are. Its
-libraries read an answer whole, and all but a few read it by aiohttp: there it is counted, so
-that no answer is longer than what was asked for.
+fsspec is imported at first use, and its errors become `OSError`. Most of its libraries read whole
+responses with aiohttp, where the received bytes are counted to limit the size of responses.
 """
 
 from __future__ import annotations
@@ -26,32 +25,22 @@ from bpeline.tokenizer_core.urls import refuse_secrets
 
 
 class TooMuch(OSError):
-    """A server sends more than it was asked for."""
+    """A server sends more than was requested."""
 
 
 @dataclass(slots=True)
 class Allowance:
-    """What may still come.
-
-    Attributes:
-        most: bytes in all.
-        received: bytes that came.
-    """
+    """A limit for received bytes, and the bytes received so far."""
 
     most: int
     received: int = 0
 
     @property
     def exceeded(self) -> bool:
-        """Whether more came."""
         return self.received > self.most
 
     def count(self, content: bytes) -> bytes:
-        """The same content.
-
-        Raises:
-            TooMuch: it is more than may come.
-        """
+        """Count received bytes, and return them; raises `TooMuch` beyond the limit."""
         self.received += len(content)
         if self.exceeded:
             raise TooMuch(f"more than {self.most:,} bytes")
@@ -63,7 +52,7 @@ _allowance: ContextVar[Allowance | None] = ContextVar("allowance", default=None)
 
 @contextmanager
 def receiving(most: int) -> Iterator[Allowance]:
-    """Bound what the calls of this thread receive meanwhile, the tasks they start included."""
+    """Limit the bytes received in the block by this thread and its tasks."""
     _bind()
     allowance = Allowance(most)
     token = _allowance.set(allowance)
@@ -74,28 +63,28 @@ def receiving(most: int) -> Iterator[Allowance]:
 
 
 def _bind() -> None:
-    """Let answers of aiohttp be counted; again changes nothing."""
+    """Count the responses of aiohttp; idempotent."""
     try:
         from aiohttp import ClientResponse
     except ImportError:
-        return  # then no store here asks by it
+        return  # no installed store uses aiohttp
     theirs = ClientResponse.start
     if getattr(theirs, "counts_ours", False):
         return
 
     async def start(self: Any, connection: Any) -> Any:
-        begun = await theirs(self, connection)
+        response = await theirs(self, connection)
         allowance = _allowance.get()
         if allowance is not None:
             self.content = _Counted(self.content, allowance)
-        return begun
+        return response
 
     start.counts_ours = True  # type: ignore[attr-defined]
     ClientResponse.start = start  # type: ignore[method-assign]
 
 
 class _Counted:
-    """The body of an answer, counted as it is read; all else is the body's own."""
+    """A response body that counts what is read."""
 
     def __init__(self, body: Any, allowance: Allowance) -> None:
         self._body = body
@@ -132,42 +121,41 @@ T = TypeVar("T")
 
 _ATTEMPTS = 3
 _PAUSE_SECONDS = 0.5
-# Members of what a store says of a file that change whenever its content does.
+# Attributes of a file in a store that change whenever its content does.
 _FINGERPRINTS = (
     "etag", "md5hash", "content-md5", "contentmd5", "digest", "checksum", "crc32c", "generation",
     "versionid",
 )  # fmt: skip
 _TIMES = ("lastmodified", "last-modified", "last_modified", "mtime", "updated", "modified",
           "created")  # fmt: skip
-_MOST_AT_ONCE = 16 << 20  # bytes asked for in one request
-# For a whole answer, repetitions by the store's own library included: one that comes byte by byte
-# would never end otherwise.
+_MOST_AT_ONCE = 16 << 20  # bytes per request
+# For a complete response with retries by the store's library; else one that arrives byte by byte
+# would never end.
 ANSWER_SECONDS = 30.0
 _LISTING_SECONDS = 300.0
-_SLOWEST = 64 << 10  # bytes per second of content that is read or written
-_LARGEST_ANSWER = 64 << 20  # bytes of an answer that is no content
+_SLOWEST = 64 << 10  # minimum bytes per second of content
+_LARGEST_ANSWER = 64 << 20  # bytes of a response without content
 _LARGEST_LISTING = 512 << 20  # bytes of all pages: more than a million files
-_BESIDE_CONTENT = 64 << 10  # bytes of the refusal that may come instead of little content
+_BESIDE_CONTENT = 64 << 10  # bytes of an error page that may come instead of content
 
 
 class RemoteFailure(OSError):
-    """A store does not answer, or answers with something else than the file."""
+    """A store does not answer, or answers with something other than the file."""
 
 
 class _Futile(RemoteFailure):
-    """It was given its time, or its fill; asking again would cost as much."""
+    """A failure that is not retried, because it used up its time or size limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteFile:
-    """A file as its store describes it.
+    """A file as described by its store.
 
     Attributes:
-        url: the whole of it, as the store spells it.
+        url: complete URL, as the store spells it.
         size: bytes.
-        fingerprint: 63 bits of a digest of what changes whenever the content does (ETag, checksum,
-            generation), or else of the time of the last change; None where the store tells
-            neither, so that nothing can be said to be unchanged.
+        fingerprint: 63-bit digest of an attribute that changes with the content (ETag, checksum,
+            generation), else of the modification time; None if the store reports neither.
     """
 
     url: str
@@ -176,59 +164,48 @@ class RemoteFile:
 
 
 def find_remote_files(pattern: str, wanted: Callable[[str], bool]) -> list[RemoteFile]:
-    """The files that a URL means, sorted: one file, those below a folder, or those of a glob.
+    """Find the files of a URL, sorted: a file, a folder or a glob.
 
     Args:
-        pattern: a URL; ``*`` and ``**`` as in local globs.
-        wanted: whether a file found below a folder is taken, by its path below.
+        wanted: filter for files below a folder, by their relative path.
 
     Raises:
-        InvalidOption: a scheme that is not known or not installed, or a password in the URL.
-        PermissionError: forbidden.
+        InvalidOption: unknown or missing scheme, or a password in the URL.
+        PermissionError: access denied.
         RemoteFailure: the store does not answer.
     """
 
     def look(files: Any, path: str) -> list[RemoteFile]:
         if _has_magic(pattern):
-            found = files.glob(path, detail=True).values()
-            return [_listed(files, one) for one in found if one["type"] == "file"]
+            matches = files.glob(path, detail=True).values()
+            return [_listed(files, match) for match in matches if match["type"] == "file"]
         try:
-            about = files.info(path, timeout=ANSWER_SECONDS)
+            entry = files.info(path, timeout=ANSWER_SECONDS)
         except FileNotFoundError:
             return []
-        if about["type"] == "file":
-            return [_described(files, about)]
-        below = files.find(path, detail=True).values()
-        start = len(str(about["name"]).rstrip("/")) + 1
-        return [_listed(files, one) for one in below if wanted(str(one["name"])[start:])]
+        if entry["type"] == "file":
+            return [_described(files, entry)]
+        entries = files.find(path, detail=True).values()
+        start = len(str(entry["name"]).rstrip("/")) + 1
+        return [_listed(files, match) for match in entries if wanted(str(match["name"])[start:])]
 
-    found = _asked(pattern, look, _LISTING_SECONDS, _LARGEST_LISTING)
-    return sorted(found, key=lambda file: file.url)
+    matches = _asked(pattern, look, _LISTING_SECONDS, _LARGEST_LISTING)
+    return sorted(matches, key=lambda file: file.url)
 
 
 def describe(url: str) -> RemoteFile:
-    """A file as it is now.
-
-    Raises:
-        FileNotFoundError, PermissionError, RemoteFailure: it cannot be described.
-    """
+    """Describe a file, or raise FileNotFoundError, PermissionError, RemoteFailure."""
     return _asked(url, lambda files, path: _described(files, files.info(path)))
 
 
 def read_range(url: str, begin: int, end: int) -> bytes:
-    """The bytes [begin, end) of a file that has them.
-
-    Raises:
-        FileNotFoundError, PermissionError: it cannot be read.
-        RemoteFailure: the store does not answer, or with other bytes than were asked for, as web
-            servers do that know no ranges.
-    """
+    """Read the bytes [begin, end) of a file; raises like `describe`."""
 
     def read(files: Any, path: str) -> bytes:
         content = bytes(files.cat_file(path, start=begin, end=end))
         if len(content) != end - begin:
             raise RemoteFailure(
-                f"{len(content)} bytes came where {end - begin} from byte {begin} on were asked for"
+                f"received {len(content)} bytes instead of {end - begin} from byte {begin}"
             )
         return content
 
@@ -236,12 +213,7 @@ def read_range(url: str, begin: int, end: int) -> bytes:
 
 
 def read_file(url: str, target: Path) -> None:
-    """Copy a whole file to a path of this machine.
-
-    Raises:
-        FileNotFoundError, PermissionError: it cannot be read.
-        RemoteFailure: the same, or what came is not as long as the store says the file is.
-    """
+    """Copy a whole file to a local path; raises like `describe`."""
     size = describe(url).size
 
     def read(files: Any, path: str) -> None:
@@ -250,16 +222,12 @@ def read_file(url: str, target: Path) -> None:
     _asked(url, read, _seconds_for(size), size + _BESIDE_CONTENT)
     if not target.exists():
         raise FileNotFoundError(2, "no such file", url)
-    if (came := target.stat().st_size) != size:
-        raise RemoteFailure(f"{came:,} bytes came of a file that has {size:,}")
+    if (received := target.stat().st_size) != size:
+        raise RemoteFailure(f"received {received:,} of {size:,} bytes")
 
 
 def write_file(url: str, content: Path | bytes) -> None:
-    """Store a whole file; whoever reads meanwhile finds the earlier one, as far as stores can.
-
-    Raises:
-        FileNotFoundError, PermissionError, RemoteFailure: it cannot be written.
-    """
+    """Store a whole file, atomically where supported; raises like `describe`."""
 
     def put(files: Any, path: str) -> None:
         if isinstance(content, Path):
@@ -272,11 +240,7 @@ def write_file(url: str, content: Path | bytes) -> None:
 
 
 def remove_file(url: str) -> None:
-    """Remove a file, if there is one.
-
-    Raises:
-        PermissionError, RemoteFailure: it cannot be removed.
-    """
+    """Remove a file if it exists; raises like `describe`."""
 
     def remove(files: Any, path: str) -> None:
         with suppress(FileNotFoundError):
@@ -286,11 +250,7 @@ def remove_file(url: str) -> None:
 
 
 def names_below(url: str) -> list[str]:
-    """The files below a folder, by their paths from there; none where there is no such folder.
-
-    Raises:
-        PermissionError, RemoteFailure: the store does not answer.
-    """
+    """List the files below a folder by relative path; empty if there is no folder."""
 
     def look(files: Any, path: str) -> list[str]:
         start = len(str(path).rstrip("/")) + 1
@@ -303,15 +263,7 @@ def names_below(url: str) -> list[str]:
 
 
 class RangeReader(io.RawIOBase):
-    """A remote file as a file object that asks for ranges.
-
-    Holds one answer in memory, of 16 MiB at most.
-
-    Args:
-        url: of the file.
-        size: its bytes.
-        ahead: bytes to ask for at least.
-    """
+    """A remote file as a file object that buffers a response of up to 16 MiB."""
 
     def __init__(self, url: str, size: int, ahead: int) -> None:
         self._url = url
@@ -349,47 +301,43 @@ class RangeReader(io.RawIOBase):
 
 
 def _listed(files: Any, about: Any) -> RemoteFile:
-    """A file of a list; stores that list no ETag are asked, for a list may tell less."""
+    """Describe a listed file; requests details if the listing has no ETag."""
     if not any(str(name).lower() == _FINGERPRINTS[0] for name in about):
         about = files.info(about["name"])
     return _described(files, about)
 
 
 def _described(files: Any, about: Any) -> RemoteFile:
-    """What fsspec tells of a file, as every store tells it in words of its own."""
+    """Convert a description by fsspec, whose attribute names differ between stores."""
     members = {str(name).lower(): value for name, value in about.items() if value is not None}
     size = members.get("size")
     if size is None:
-        raise RemoteFailure("its size is not told, so it cannot be read in parts")
-    known = next((name for name in (*_FINGERPRINTS, *_TIMES) if name in members), None)
-    mark = None if known is None else [known, _instant(members[known]), size]
-    fingerprint = None if mark is None else int(digest_of(mark)[:16], 16) >> 1
+        raise RemoteFailure("the store does not report its size, so it cannot be read in parts")
+    attribute = next((name for name in (*_FINGERPRINTS, *_TIMES) if name in members), None)
+    identity = None if attribute is None else [attribute, _instant(members[attribute]), size]
+    fingerprint = None if identity is None else int(digest_of(identity)[:16], 16) >> 1
     return RemoteFile(str(files.unstrip_protocol(about["name"])), int(size), fingerprint)
 
 
 def _instant(value: Any) -> str:
-    """What a store tells; a time is listed in one type and told in another."""
+    """Format an attribute; times have different types in listings and descriptions."""
     if isinstance(value, datetime):
         value = value.timestamp()
     return f"{value:.6f}" if isinstance(value, float) else str(value)
 
 
 def _has_magic(url: str) -> bool:
-    question = not url.startswith(("http://", "https://"))  # there it begins the query
+    question = not url.startswith(("http://", "https://"))  # there, "?" begins the query
     return "*" in url or "[" in url or (question and "?" in url)
 
 
 def _seconds_for(size: int) -> float:
-    """That content of so many bytes may take."""
+    """Return the time limit for content of this size."""
     return ANSWER_SECONDS + size / _SLOWEST
 
 
 class _Bounded:
-    """A store of fsspec that gives each call a time to be answered in, and an amount to receive.
-
-    Those that ask over a network are asynchronous and take a time-out; the others are on this
-    machine.
-    """
+    """A store of fsspec with limits; only network stores accept a timeout."""
 
     _ASKING = frozenset(
         ("cat_file", "find", "get_file", "glob", "info", "pipe_file", "put_file", "rm_file")
@@ -412,12 +360,12 @@ class _Bounded:
                 try:
                     return member(*arguments, timeout=timeout, **options)
                 except Exception as error:
-                    if allowance.exceeded:  # whatever the store's library made of it
-                        raise _Futile(
-                            f"more came than the {self._most:,} bytes that were asked for at most"
-                        ) from error
+                    if allowance.exceeded:  # whatever error the store's library raised
+                        raise _Futile(f"received more than {self._most:,} bytes") from error
                     if isinstance(error, TimeoutError):
-                        raise _Futile(f"no whole answer within {timeout:,.0f} seconds") from error
+                        raise _Futile(
+                            f"no complete answer within {timeout:,.0f} seconds"
+                        ) from error
                     if isinstance(error, FileNotFoundError):
                         _raise_failure_behind(error)
                     raise
@@ -426,12 +374,7 @@ class _Bounded:
 
 
 def _raise_failure_behind(error: FileNotFoundError) -> None:
-    """Raise what failed where fsspec's HTTP says "not found" of every failure.
-
-    Raises:
-        PermissionError: the server refuses.
-        RemoteFailure: it does not answer, or with another error than "not found".
-    """
+    """Raise the real cause where fsspec reports any HTTP failure as "not found"."""
     cause = error.__cause__
     if not isinstance(cause, Exception) or isinstance(cause, FileNotFoundError):
         return
@@ -450,7 +393,7 @@ def _asked(
     seconds: float | None = None,
     most: int = _LARGEST_ANSWER,
 ) -> T:
-    """Ask the store of a URL, again when it fails at once; each call may take some seconds."""
+    """Call a store, with retries for immediate failures; ``seconds`` limits each call."""
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             with _translating(url):
@@ -470,18 +413,18 @@ def _store_of(url: str) -> tuple[Any, str]:
     try:
         import fsspec
 
-        # The instance of this process and thread; nothing it listed earlier is believed.
+        # Cached per process and thread; without the listings cache, results are current.
         files, path = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ValueError as error:
         raise InvalidOption(
             f"files cannot be read from {url}: {error}",
-            "accepted are paths, and URLs that fsspec knows: s3:// gs:// az:// https:// file://",
-            "mend the URL, or name a local file",
+            "expected a path, or a URL known to fsspec: s3:// gs:// az:// https:// file://",
+            "correct the URL, or name a local file",
         ) from error
     except ImportError as error:
         raise InvalidOption(
             f"files cannot be read from {url}: {error}",
-            "a URL whose scheme's package is installed",
+            "expected a URL whose scheme's package is installed",
             "type `pip install 'bpeline[remote]'` for s3://; other schemes need their own package",
         ) from error
     return files, path
@@ -489,7 +432,7 @@ def _store_of(url: str) -> tuple[Any, str]:
 
 @contextmanager
 def _translating(url: str) -> Iterator[None]:
-    """Turn what fsspec and its many libraries raise into `OSError` with a short reason."""
+    """Turn errors of fsspec and its libraries into `OSError` with a short reason."""
     try:
         yield
     except (InvalidOption, FileNotFoundError, RemoteFailure):
@@ -498,12 +441,12 @@ def _translating(url: str) -> Iterator[None]:
         raise PermissionError(13, _reason(error), url) from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise  # of this disk
+            raise  # the local disk is full
         if "credentials" in type(error).__name__.lower():
             raise PermissionError(13, _reason(error), url) from error
         raise RemoteFailure(_reason(error)) from error
 
 
 def _reason(error: Exception) -> str:
-    said = without_secrets(" ".join(str(error).split()))[:300]
-    return said or type(error).__name__
+    message = without_secrets(" ".join(str(error).split()))[:300]
+    return message or type(error).__name__

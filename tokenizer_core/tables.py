@@ -1,4 +1,4 @@
-"""Tables of results as text, Markdown, HTML and JSON."""
+"""Result tables as text, Markdown, HTML and JSON."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from bpeline.tokenizer_core.redaction import in_one_line
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of cells below the titles of their columns.
+    """Rows of cells with column titles.
 
     Attributes:
-        columns: titles; a table of names and their values has none.
-        rows: cells of each row, as many as columns; all but strings are shown by `str`.
-        left: numbers of the columns that start at their left edge; the others end at the right.
+        columns: titles; empty for a table of names and values.
+        left: indices of left-aligned columns; the others are right-aligned.
 
     Example:
         >>> Table(("size", "tokens"), [("8k", "1,200")]).lines()
@@ -29,18 +28,18 @@ class Table:
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[str]]) -> Table:
-        """The first row holds the titles."""
+        """Build a table whose first row holds the titles."""
         return cls(rows[0], rows[1:])
 
     def lines(self, *, bordered: bool = False) -> list[str]:
-        """The table for a terminal; borders show spaces at the ends of cells."""
+        """Format for a terminal; borders make trailing spaces visible."""
         rows = [[in_one_line(cell) for cell in row] for row in self._texts()]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = []
         for row in rows:
             cells = [
-                cell.ljust(width) if at in self.left else cell.rjust(width)
-                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+                cell.ljust(width) if column_index in self.left else cell.rjust(width)
+                for column_index, (cell, width) in enumerate(zip(row, widths, strict=True))
             ]
             lines.append((" | " if bordered else "  ").join(cells).rstrip())
         if bordered:
@@ -48,7 +47,7 @@ class Table:
         return lines
 
     def markdown(self) -> str:
-        """The table without an end of line; a cell is one line."""
+        """Format as Markdown, without a final newline."""
         rows = [
             [cell.replace("|", "\\|").replace("\n", " ") for cell in row] for row in self._texts()
         ]
@@ -56,10 +55,7 @@ class Table:
         return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
 
     def html(self, caption: str = "") -> str:
-        """The table for a notebook, in its colours, with a sentence below.
-
-        Without titles, the first cell of each row is one.
-        """
+        """Format as HTML with a caption; without titles, first cells are headers."""
         lines = []
         for at_row, row in enumerate(self._texts()):
             cells = []
@@ -72,7 +68,7 @@ class Table:
         return f"<table>{''.join(lines)}</table>{below}"
 
     def json(self) -> list[dict[str, object]]:
-        """An object for each row, with the cells as they are."""
+        """Return an object for each row, with unformatted cells."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
     def _texts(self) -> list[list[str]]:

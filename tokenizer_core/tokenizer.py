@@ -1,4 +1,4 @@
-"""The tokenizer as people use it: text to ids and back."""
+"""The public `Tokenizer`: encode text to ids, decode ids to text, save and load."""
 
 from __future__ import annotations
 
@@ -66,44 +66,44 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.display import ShownTokens
 
 _TEXT = "text"
-_SOONER_LISTED = 1_000  # characters: an array is made sooner from a list of their ids
+_SOONER_LISTED = 1_000  # characters; below this, an array from a list of ids is faster
 _SAMPLE = "The quick brown fox doesn’t jump over 1,234 lazy dogs: naïve café, 中文, 🎉."
 
 SavedFormat = Literal[
     "bpeline", "hf", "transformers", "gpt2", "tiktoken", "subword-nmt", "wordpiece",
     "frequency-bpe", "sentencepiece", "gguf",
 ]  # fmt: skip
-Format = Literal[SavedFormat, "tekken", "greedy"]  # these two are read and not written
+Format = Literal[SavedFormat, "tekken", "greedy"]  # tekken and greedy are read-only
 
 
 class Tokenizer:
-    """Byte-level BPE, or another algorithm: immutable, safe to use from many threads.
+    """A tokenizer: byte-level BPE or another algorithm. Immutable and thread-safe.
 
-    With byte-level BPE ``encode`` cuts the text into pre-tokens and joins, in each, the adjacent
-    pair of lowest rank (the leftmost of equals) until no merge is left: the ids of HuggingFace
-    ``tokenizers`` and of tiktoken. For other algorithms see `tokenizer_core.algorithms`. Text that
-    spells a special token is ordinary text unless it is allowed.
+    With byte-level BPE, ``encode`` splits the text into pre-tokens and merges, in each, the
+    adjacent pair of lowest rank (leftmost first) until none is left. The ids equal those of
+    HuggingFace ``tokenizers`` and tiktoken. For other algorithms, see `tokenizer_core.algorithms`.
+    Special tokens in a text are ordinary text unless allowed.
 
-    Lone surrogates in a ``str`` have no UTF-8 form; they are encoded as U+FFFD, pairs of them as
-    the character they stand for (tiktoken's rule). All other text survives the round trip.
+    As in tiktoken, lone surrogates become U+FFFD, and surrogate pairs become their character. With
+    byte-level BPE, ``decode`` restores all other text.
 
     Args:
-        vocab: id → bytes; ids may have gaps. Holds all 256 bytes and the special tokens.
-        merges: pairs of bytes in order of rank.
+        vocab: id → bytes, with all 256 bytes and all special tokens; ids may have gaps.
+        merges: pairs of bytes, by rank.
         special_tokens: token → id, or tokens whose ids are looked up in the vocab.
-        pattern: the split pattern: a name, a regex or a `SplitPattern`; by default that of the
-            algorithm, ``gpt2`` for byte-level BPE.
-        algorithm: see `tokenizer_core.algorithms`; what is said of bytes and of merges is said of
+        pattern: split pattern: a name, a regex or a `SplitPattern`; default: the algorithm's,
+            ``gpt2`` for byte-level BPE.
+        algorithm: see `tokenizer_core.algorithms`; the other arguments are described for
             byte-level BPE.
-        ignore_merges: a pre-token that is itself in the vocab becomes that one token, whatever
-            its merges say (a flag of HuggingFace's format, which Llama 3 sets). Special tokens
-            are not among these: they are found where they are allowed, and nowhere else.
-        cache_words: how many words all threads together remember (up to 144 bytes each); 0: none.
+        ignore_merges: encode a pre-token that is in the vocab as that token, whatever its merges
+            (a flag of HuggingFace's format, set by Llama 3). Does not apply to special tokens.
+        cache_words: size of the word cache shared by all threads (up to 144 bytes per word); 0
+            disables it.
 
     Raises:
-        InvalidTokenizer: vocab, merges and special tokens contradict each other.
+        InvalidTokenizer: vocab, merges and special tokens are inconsistent.
         InvalidSpecialToken: an empty or duplicate special token.
-        InvalidPattern, InvalidOption: the pattern or the cache size cannot be used.
+        InvalidPattern, InvalidOption: the pattern or the cache size is invalid.
 
     Examples:
         >>> vocab = {i: bytes([i]) for i in range(256)} | {256: b"ab"}
@@ -136,52 +136,46 @@ class Tokenizer:
     def of_spec(
         cls, spec: TokenizerSpec, cache_words: int = encoding.DEFAULT_CACHE_WORDS
     ) -> Tokenizer:
-        """The tokenizer that a value describes.
-
-        Raises:
-            InvalidTokenizer: marks of the algorithm that the vocab lacks, or tokens of characters
-                that are not UTF-8.
-            InvalidOption: the cache size cannot be used, or a library is missing.
-        """
+        """Build a tokenizer from a spec; raises `InvalidTokenizer` or `InvalidOption`."""
         checks.instance("spec", spec, TokenizerSpec)
-        made = cls.__new__(cls)
-        made._build(spec, cache_words)
-        return made
+        tokenizer = cls.__new__(cls)
+        tokenizer._build(spec, cache_words)
+        return tokenizer
 
     def _build(self, spec: TokenizerSpec, cache_words: int) -> None:
         if checks.whole_number("cache_words", cache_words, 0) > encoding.MAX_CACHE_WORDS:
             raise InvalidOption(
-                f"a cache of {cache_words} words was asked for",
-                f"accepted: 0 (none) to {encoding.MAX_CACHE_WORDS}",
+                f"cache_words {cache_words} is out of range",
+                f"expected: 0 (no cache) to {encoding.MAX_CACHE_WORDS}",
                 f"leave cache_words out for {encoding.DEFAULT_CACHE_WORDS}",
             )
-        #: What it does, as a value.
+        #: Everything that decides what the tokenizer does.
         self.spec = spec
         self._cache_words = cache_words
-        #: The encoder where text is encoded word by word; None with others.
+        #: The encoder of algorithms that encode word by word; else None.
         self.words: WordEncoder | None = None
         self._finds_special = spec.finds_special
-        # Values of `allowed_special`: the default, and the one that the encoder itself follows.
+        # Values of `allowed_special`: the default, and the one that the encoder follows by itself.
         self._default = "all" if spec.allowed_special == "all" else "none"
         self._plain = "all" if self._finds_special else "none"
-        # Plain attributes: a property that keeps its value makes all others slower to find.
+        # Plain attributes: a `cached_property` would slow down all attribute access.
         self._made_encoder: encoding.Encoder | None = None
         self._made_decoder: encoding.Decoder | None = None
         if not isinstance(spec.algorithm, ByteBpe):
-            made, self._made_decoder = coders_of(spec)
-            self._made_encoder = self._prepared(made)
-            if isinstance(made, WordEncoder) and self._made_encoder is made:
-                self.words = made
+            encoder, self._made_decoder = coders_of(spec)
+            self._made_encoder = self._prepared(encoder)
+            if isinstance(encoder, WordEncoder) and self._made_encoder is encoder:
+                self.words = encoder
             if spec.pipeline is not None and spec.pipeline.decoder is not None:
                 self._made_decoder = encoding.StepDecoder(token_names(spec), spec.pipeline.decoder)
         self._special_ids = frozenset(spec.special_tokens.values())
 
-    # What byte-level BPE reads while it encodes and decodes is made when it is first needed: a
-    # tokenizer that is trained, compared or exported only needs neither.
+    # Byte-level encoders and decoders are built at first use: training, comparing and exporting
+    # need neither.
 
     @property
     def encoder(self) -> encoding.Encoder:
-        """The engine underneath, for those who have spans of bytes rather than strings."""
+        """The low-level encoder, for spans of bytes."""
         if self._made_encoder is None:
             merging = encoding.byte_pair_encoder(self.spec, self._cache_words)
             absent = self.spec.byte_ids < 0
@@ -190,7 +184,6 @@ class Tokenizer:
         return self._made_encoder
 
     def _prepared(self, encoder: encoding.Encoder) -> encoding.Encoder:
-        """An encoder of texts as an imported tokenizer prepares them."""
         pipeline = self.spec.pipeline
         preparation = None if pipeline is None else pipeline.preparation
         if preparation is None:
@@ -210,22 +203,13 @@ class Tokenizer:
 
     @property
     def _pieces(self) -> encoding.Decoder:
-        """Knows how much of a text each token is.
-
-        Raises:
-            InvalidOption: tokens are no pieces of the text.
-        """
         if not self.merges_words or isinstance(self._decoder, encoding.StepDecoder):
             encoding.refuse_places()
         return self._decoder
 
     @property
     def byte_pairs(self) -> encoding.BytePairEncoder:
-        """The encoder of byte-level BPE.
-
-        Raises:
-            InvalidOption: this tokenizer follows another algorithm.
-        """
+        """The encoder of byte-level BPE; raises `InvalidOption` for other algorithms."""
         encoder = self.encoder
         if isinstance(encoder, encoding.PreparedEncoder):
             encoder = encoder.inner
@@ -233,15 +217,15 @@ class Tokenizer:
             encoder = encoder.merging
         if not isinstance(encoder, encoding.BytePairEncoder):
             raise InvalidOption(
-                f"this tokenizer follows {self.spec.algorithm.name}",
-                "what was asked for is known of byte-level BPE alone",
+                f"this tokenizer uses {self.spec.algorithm.name}",
+                "expected byte-level BPE",
                 "use a tokenizer that `train_bpe` made",
             )
         return encoder
 
     @property
     def merges_words(self) -> bool:
-        """Whether the words of its pattern are encoded by merges of bytes, just as they are."""
+        """Whether words are encoded by byte merges alone, without changes to the text."""
         pipeline = self.spec.pipeline
         changed = pipeline is not None and (
             pipeline.normalizer or pipeline.prefix or (self.spec.byte_ids < 0).any()
@@ -250,22 +234,22 @@ class Tokenizer:
 
     @property
     def algorithm(self) -> Algorithm:
-        """What turns text into ids: see `tokenizer_core.algorithms`."""
+        """The algorithm that turns pre-tokens into ids; see `tokenizer_core.algorithms`."""
         return self.spec.algorithm
 
     @property
     def vocab(self) -> Mapping[int, bytes]:
-        """id → bytes, special tokens included; a read-only view."""
+        """id → bytes, including special tokens; read-only."""
         return self.spec.vocab.view if isinstance(self.spec.vocab, TokenTable) else self.spec.vocab
 
     @property
     def merges(self) -> list[tuple[bytes, bytes]]:
-        """Pairs of bytes in order of rank; made anew at each call."""
+        """Pairs of bytes by rank; a new list at each call."""
         return list(self.spec.merges)
 
     @property
     def merge_ids(self) -> MergeIds:
-        """Ids of the left and right part and of the result of each merge, by rank; copies."""
+        """Ids of left part, right part and result of each merge, by rank; copies."""
         left, right, results = (part.astype(np.int64) for part in self.spec.merge_ids)
         return left, right, results
 
@@ -276,34 +260,31 @@ class Tokenizer:
 
     @property
     def pattern(self) -> SplitPattern:
-        """How text is cut into pre-tokens."""
+        """The split pattern."""
         return self.spec.pattern
 
     @property
     def ignore_merges(self) -> bool:
-        """Whether a pre-token that is in the vocab is one token regardless of merges."""
+        """Whether a pre-token in the vocab is always one token."""
         return self.spec.ignore_merges
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens: bytes, merges and special tokens."""
+        """Number of tokens, including special tokens."""
         return len(self.spec.vocab)
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the behaviour: pattern, special tokens, ids, merges. Equal digests, equal ids.
-
-        How the merges were learned (tie-break, corpus) is no part of it.
-        """
+        """SHA-256 of pattern, special tokens, ids and merges; equal means equal ids."""
         return self.spec.digest
 
     def __repr__(self) -> str:
         pattern = self.spec.pattern.name or shown(self.spec.pattern.title)
         specials = len(self.spec.special_tokens)
         name = "" if self.spec.algorithm == BYTE_BPE else f", {self.spec.algorithm.name}"
-        found = f" ({self.spec.allowed_special} found by default)" if specials else ""
+        default = f" ({self.spec.allowed_special} found by default)" if specials else ""
         return (
-            f"<Tokenizer: {self.vocab_size} tokens, {specials} special{found}, "
+            f"<Tokenizer: {self.vocab_size} tokens, {specials} special{default}, "
             f"pattern {pattern}{name}>"
         )
 
@@ -311,7 +292,6 @@ class Tokenizer:
         return self.vocab_size
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of it."""
         from bpeline.tokenizer_core.display import card
 
         specials = list(self.spec.special_tokens)
@@ -331,10 +311,7 @@ class Tokenizer:
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> ShownTokens:
-        """The tokens of ``text`` for people: coloured in a notebook, else with ``|`` between them.
-
-        Raises:
-            WrongKind, InvalidSpecialToken, InvalidOption: as `encode`.
+        """Show the tokens of a text: coloured in a notebook, else separated by ``|``.
 
         Example:
             >>> print(load_tokenizer("news@champion").show("the lowest"))  # doctest: +SKIP
@@ -348,10 +325,8 @@ class Tokenizer:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For multiprocessing: a process builds its own tables and caches.
+        # For multiprocessing: each process builds its own tables and caches.
         return type(self).of_spec, (self.spec, self._cache_words)
-
-    # Text to ids
 
     @overload
     def __call__(self, text: str, **how: Any) -> list[int]: ...
@@ -360,7 +335,7 @@ class Tokenizer:
     def __call__(self, text: Iterable[str], **how: Any) -> list[list[int]]: ...
 
     def __call__(self, text: str | Iterable[str], **how: Any) -> list[int] | list[list[int]]:
-        """`encode` of a text, `encode_batch` of several."""
+        """Call `encode` for a string, or `encode_batch` for several."""
         if isinstance(text, str):
             return self.encode(text, **how)
         return self.encode_batch(text, **how)
@@ -373,22 +348,22 @@ class Tokenizer:
         *,
         add_special_tokens: bool = False,
     ) -> list[int]:
-        """Token ids of ``text``.
+        """Encode a text.
 
         Args:
-            text: any string.
-            allowed_special: special tokens recognized in the text: ``"none"``, ``"all"`` or a set.
-                At one place the longest wins. By default ``spec.allowed_special``: ``"none"`` of
-                tokenizers trained here, ``"all"`` of imported ones whose own library finds them.
-            on_special: what happens to special tokens that are not allowed: ``"text"`` encodes
-                them as ordinary text, ``"error"`` refuses the text.
-            add_special_tokens: put around the ids what an imported tokenizer's post-processor
-                does, such as ``[CLS]`` and ``[SEP]``; nothing where there is none.
+            allowed_special: special tokens to recognise in the text: ``"none"``, ``"all"`` or a
+                set; the longest match wins. Default: ``spec.allowed_special``, which is ``"none"``
+                for trained tokenizers, ``"all"`` for imported ones whose own library finds them.
+            on_special: for special tokens that are not allowed: ``"text"`` encodes them as
+                ordinary text, ``"error"`` raises.
+            add_special_tokens: add what an imported tokenizer's post-processor adds, such as
+                ``[CLS]`` and ``[SEP]``.
 
         Raises:
             WrongKind: ``text`` is not a string.
-            InvalidSpecialToken: the policy forbids what the text holds, or allows the unknown.
-            InvalidOption: a policy of another name.
+            InvalidSpecialToken: the text contains a token that is not allowed, or
+                ``allowed_special`` names an unknown token.
+            InvalidOption: an unknown policy.
         """
         if add_special_tokens is not False and checks.flag(
             "add_special_tokens", add_special_tokens
@@ -396,7 +371,7 @@ class Tokenizer:
             return self._templated(self.encode(text, allowed_special, on_special))
         if allowed_special is None:
             allowed_special = self._default
-        # The same objects, which these words are: an array would be compared item by item.
+        # Compare by identity: `==` with an array would compare item by item.
         if on_special is _TEXT and allowed_special is self._plain:
             content = utf8_of(text)
             if len(content) <= encoding.SHORT_TEXT:
@@ -406,11 +381,7 @@ class Tokenizer:
         return listed(self._ids_of(content, allowed_special, on_special))
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Token ids of ``text`` with every special token in it as ordinary text.
-
-        Raises:
-            WrongKind: ``text`` is not a string.
-        """
+        """Encode a text with every special token in it as ordinary text."""
         return self.encode(text, "none")
 
     def encode_to_numpy(
@@ -422,20 +393,17 @@ class Tokenizer:
         *,
         dtype: DTypeLike = np.uint32,
     ) -> NDArray[Any]:
-        """Token ids as ``[n]``, without a Python object for each.
+        """Encode a text into an array ``[n]``, without a Python object per id.
 
         Args:
-            text: a string, or bytes in UTF-8.
-            dtype: of the array, with room for every id; uint32 as they come, ``np.int64`` for
-                torch.
-            allowed_special, on_special: as for `encode`.
-            threads: how many encode at once; by default one per available processor. Texts below
-                two megabytes, or with special tokens to look for, take one.
+            text: a string, or UTF-8 bytes.
+            threads: default: one per available processor. Texts below 2 MB, or with special tokens
+                to find, use one.
+            dtype: of the array, large enough for every id; for torch, use ``np.int64``.
 
         Raises:
             InvalidUtf8: bytes that are not UTF-8.
-            InvalidOption: not every id of the vocab fits the dtype; and as `encode`.
-            WrongKind, InvalidSpecialToken: as `encode`.
+            InvalidOption: ``dtype`` is too small for an id of the vocab.
         """
         if threads is not None:
             thread_count(threads)
@@ -447,7 +415,7 @@ class Tokenizer:
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> int:
-        """How many ids `encode` would give."""
+        """Return the number of ids that `encode` would return."""
         return len(self._ids_of(text, allowed_special, on_special))
 
     def encode_batch(
@@ -459,17 +427,10 @@ class Tokenizer:
         *,
         add_special_tokens: bool = False,
     ) -> list[list[int]]:
-        """Token ids of many texts, in their order, each as `encode` gives them.
+        """Encode many texts, each as in `encode`.
 
         Args:
-            texts: strings.
-            threads: how many threads encode at once; by default one per available processor.
-                Batches of less than a megabyte are not worth a second one.
-            allowed_special, on_special, add_special_tokens: as for `encode`.
-
-        Raises:
-            InvalidOption: less than one thread.
-            WrongKind, InvalidSpecialToken: as `encode`; nothing is returned then.
+            threads: default: one per available processor. Batches below 1 MB use one.
         """
         encoder, policy = self._asked(allowed_special, on_special)
         around = checks.flag("add_special_tokens", add_special_tokens)
@@ -490,15 +451,14 @@ class Tokenizer:
         on_special: OnSpecial = "text",
         dtype: DTypeLike = np.uint32,
     ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Token ids of many texts as one array, cut and padded to the same length; see `pad`.
+        """Encode texts into one array, truncated and padded to one length; see `pad`.
 
         Returns:
-            ids ``[n, length]``, of ``dtype``; and a mask, bool ``[n, length]``: True where a token
-            of the text stands.
+            ids ``[n, length]`` of ``dtype``, and a mask, bool ``[n, length]``: True for tokens of
+            the text, False for padding.
 
         Raises:
-            InvalidOption: a length or a side that makes no sense, or ids that do not fit the dtype.
-            WrongKind, InvalidSpecialToken, InvalidOption: as `encode_batch`.
+            InvalidOption: an invalid length or side, or ``dtype`` is too small for an id.
         """
         batch = self.encode_batch(texts, threads, allowed_special, on_special)
         ids, mask = encoding.pad(batch, max_length, pad_id, pad_to, pad_side, cut_side)
@@ -507,17 +467,17 @@ class Tokenizer:
     def _as_dtype(
         self, ids: NDArray[np.uint32], dtype: DTypeLike, another: int = 0
     ) -> NDArray[Any]:
-        """Ids, perhaps with one of no token, as other numbers; none of them becomes another."""
+        """Convert ids (and perhaps a padding id ``another``) to ``dtype``, if all ids fit."""
         if dtype is np.uint32:
             return ids
-        wanted = _dtype_of(dtype)
-        if max(self.spec.largest_id, another) > _largest_whole(wanted):
+        target = _dtype_of(dtype)
+        if max(self.spec.largest_id, another) > _largest_whole(target):
             raise InvalidOption(
-                f"ids up to {max(self.spec.largest_id, another):,} do not fit the dtype {wanted}",
-                "a dtype that holds every id of the vocab, as np.uint32 and np.int64 do",
-                "leave dtype out, or give dtype=np.int64",
+                f"ids up to {max(self.spec.largest_id, another):,} do not fit the dtype {target}",
+                "expected a dtype that holds every id of the vocab, such as np.uint32 or np.int64",
+                "leave dtype out, or use dtype=np.int64",
             )
-        return ids.astype(wanted, copy=False)
+        return ids.astype(target, copy=False)
 
     def encode_iterable(
         self,
@@ -525,20 +485,16 @@ class Tokenizer:
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> Iterator[int]:
-        """Token ids of a long text that comes in pieces: the ids of the whole, in bounded memory.
+        """Encode a long text that comes in pieces; same ids as the whole text.
 
-        Pieces may end anywhere, even inside a word or a special token. Text is held back until a
-        place where the ids of both sides are independent: two characters that the pattern always
-        parts, the end of a line or of a sentence where these are encoded by themselves, or the
-        start of an allowed special token. An imported tokenizer that normalizes texts is given
-        parts between ASCII words, where its normalizer looks at no more than a few characters.
-        Where there is no such place the whole text is held: with some regexes of your own, with
-        tokenizers that merge over whole texts or put something before them (Llama 2, T5's kind
-        with a mark before the text), and with SentencePiece models.
+        Pieces may end anywhere, even inside a word or special token. Text is buffered up to a place
+        where both sides are encoded independently: between two characters that the pattern always
+        separates, at the end of a line or sentence where these are encoded separately, or before an
+        allowed special token. For imported tokenizers that normalize, it is between ASCII words.
+        Without such a place, the whole text is buffered: with some custom regexes, with tokenizers
+        that merge over whole texts or add a prefix (Llama 2, T5), and with SentencePiece models.
 
-        Raises:
-            WrongKind, InvalidSpecialToken, InvalidOption: as `encode`, when the text is reached;
-                ids of the text before may have been given out by then.
+        Raises the errors of `encode`, possibly after ids of earlier text were yielded.
         """
         encoding.refuse_one_text(chunks_of_text)
         encoder, policy = self._asked(allowed_special, on_special)
@@ -568,53 +524,48 @@ class Tokenizer:
         on_shard: Callable[[ShardRecord], None] | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> TokenShards:
-        """Encode files into a directory of token shards, on all processors, in bounded memory.
+        """Encode files into a directory of token shards, in parallel.
 
-        Killed or interrupted, the same call verifies the shards it finished and goes on behind
-        them; with files added, it encodes these. Each document has the ids that `encode` gives.
+        After a crash or interruption, the same call verifies the finished shards and continues;
+        with more files, it encodes those. Each document has the ids that `encode` returns.
 
         Args:
-            paths: files, directories or globs, as for `count_words`, or one of them.
-            out: the directory: see `token_shards` for what is in it; or the URL of a store.
-            threads: how many; by default one per available processor. Shards are the same.
-            separator: what stands between the documents of a text file, such as
-                ``<|endoftext|>``, or several; without it each text file is one document (commands
-                take the special tokens that `encode` does not find by default). Each line of a
-                .jsonl file is one anyway. Empty documents are left out; separators have no ids.
-            end_of_text: the special token whose id is put behind each document.
-            invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD,
-                ``ignore`` leaves them out.
-            text_field: the member of a JSON line, or the column, that holds documents.
-            id_field: the one that names them, for `TokenShards.place`; rows need not have it.
-            allowed_special: special tokens found in documents, as for `encode`; ``"none"`` for text
-                of strangers.
-            format: ``bin``, ``npy``, ``megatron`` (what Megatron-LM's own writer leaves),
-                ``parquet``, or a format of your own: see `shard_formats`.
-            shard_bytes: bytes of text that make a shard, about; no document is divided.
-            dropout: the probability with which a merge is left out at each step, see
-                `derived.DropoutEncoding`; the manifest tells it. Which ones, ``seed``, the name of
-                the file and the place in it decide, whatever the number of threads.
-            seed: for ``dropout``: another one gives another encoding, such as the epoch.
-            on_shard: told of each shard when it is there.
-            on_progress: told how many more bytes of the files (on disk) are done.
-
-        Returns:
-            The documents; `TokenShards(out)` gives them again.
+            paths: files, directories or globs, as in `count_words`.
+            out: a directory or the URL of a store; see `token_shards` for its contents.
+            threads: default: one per available processor. Does not change the shards.
+            separator: one or several texts between the documents of a text file, such as
+                ``<|endoftext|>``; without it, a text file is one document. (Commands use the
+                special tokens that `encode` does not find by default.) Each line of a .jsonl file
+                is a document. Empty documents are skipped; separators get no ids.
+            end_of_text: special token whose id is appended to each document.
+            invalid_utf8: ``strict`` raises for bytes that are not UTF-8, ``replace`` decodes them
+                as U+FFFD, ``ignore`` skips them.
+            text_field: JSON member or column that holds the documents.
+            id_field: JSON member or column that names documents, for `TokenShards.place`; optional.
+            allowed_special: see `encode`; use ``"none"`` for untrusted text.
+            format: ``bin``, ``npy``, ``megatron`` (as Megatron-LM writes), ``parquet``, or your
+                own format; see `shard_formats`.
+            shard_bytes: approximate text size of a shard; documents are not split.
+            dropout: probability of skipping a merge, see `derived.DropoutEncoding`; recorded in the
+                manifest. Depends on ``seed``, file name and position, not on threads.
+            seed: of ``dropout``; use another one for each epoch.
+            on_shard: called for each finished shard.
+            on_progress: called with the number of new bytes read from files.
 
         Raises:
             MissingSource, UnreadableSource, InvalidUtf8, CorpusChanged: files cannot be read.
-            InvalidOption: numbers below 1, ``out`` holds tokens of another tokenizer, or dropout
-                that this tokenizer cannot have.
-            InvalidSpecialToken: ``end_of_text`` is no special token of this tokenizer.
+            InvalidOption: a value is out of range, ``out`` has tokens of another tokenizer, or
+                this tokenizer does not support dropout.
+            InvalidSpecialToken: ``end_of_text`` is not a special token of this tokenizer.
             WorkspaceLocked: another process writes to ``out``.
-            StorageError: a store does not answer; likewise.
-            DiskFull: no space left; shards that were finished stay.
+            StorageError: a store does not answer.
+            DiskFull: no space left; finished shards stay.
         """
         checks.location("out", out)
         shard_bytes = checks.whole_number("shard_bytes", shard_bytes)
         checks.function("on_shard", on_shard)
         checks.function("on_progress", on_progress)
-        made = file_encoding_of(
+        file_encoding = file_encoding_of(
             self,
             separator,
             end_of_text,
@@ -626,7 +577,9 @@ class Tokenizer:
             allowed_special,
         )
         layout, files = shard_format(format), find_source_files(sources_of(paths))
-        job = ShardJob(made, files, shard_place(out), layout, shard_bytes, on_shard, on_progress)
+        job = ShardJob(
+            file_encoding, files, shard_place(out), layout, shard_bytes, on_shard, on_progress
+        )
         return job.run(threads)
 
     def encode_files_to_numpy(
@@ -641,16 +594,13 @@ class Tokenizer:
         allowed_special: AllowedSpecial | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> DocumentIds:
-        """Encode files that fit in memory as ids, on all processors; writes nothing.
+        """Encode files that fit in memory, in parallel; see `encode_files`.
 
-        Arguments and errors are those of `encode_files`, and so are the ids.
-
-        Returns:
-            A sequence with the ids of each document; all of them are ``ids`` of it, uint16 for a
-            vocab of at most 65,536 ids, else uint32.
+        Returns the ids of each document. Its ``ids`` has all of them, as uint16 for a vocab of at
+        most 65,536 ids, else uint32.
         """
         checks.function("on_progress", on_progress)
-        made = file_encoding_of(
+        file_encoding = file_encoding_of(
             self,
             separator,
             end_of_text,
@@ -659,21 +609,18 @@ class Tokenizer:
             id_field="",
             allowed_special=allowed_special,
         )
-        return gather_files(made, find_source_files(sources_of(paths)), threads, on_progress)
+        return gather_files(
+            file_encoding, find_source_files(sources_of(paths)), threads, on_progress
+        )
 
     def merge_gains(self, words: WordCounts) -> NDArray[np.int64]:
-        """How often each merge fires on counted words: int64 ``[n_merges]``.
+        """Count the applications of each merge on counted words: int64 ``[n_merges]``.
 
-        Ranks do not fall while a word is encoded, so with the first k merges alone the words take
-        ``total_bytes - gains[:k].sum()`` tokens: one pass gives the counts at every vocab size.
-        (Two merges with the same result, which training never makes, would break this; and words
-        that are one token by ``ignore_merges`` are counted here as if they were not.)
-
-        Args:
-            words: cut by the pattern of the tokenizer.
-
-        Raises:
-            InvalidOption: an algorithm whose merges have no such order.
+        Only for byte-level BPE; the words must be split by the tokenizer's pattern. Merges of a
+        word are applied by rising rank, so with the first k merges the words take
+        ``total_bytes - gains[:k].sum()`` tokens: one pass gives the token count at every vocab
+        size. Ignores ``ignore_merges``; invalid if two merges have the same result, which training
+        never produces.
         """
         checks.instance("words", words, WordCounts)
         return self.byte_pairs.gains(words.word_bytes, words.offsets, words.counts)
@@ -684,14 +631,10 @@ class Tokenizer:
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> EncodingWithOffsets:
-        """Token ids of ``text``, and where in the text each of them stands.
+        """Encode a text and locate each token in it.
 
-        Byte offsets lie end to end and cover the text. A token may hold a part of a character
-        only: its character offsets are those of all the characters it touches, so neighbours
-        overlap then.
-
-        Raises:
-            WrongKind, InvalidSpecialToken, InvalidOption: as `encode`.
+        Byte offsets are contiguous and cover the text. Character offsets include all characters
+        that a token touches, so they overlap where tokens share a character.
         """
         encoder, policy = self._asked(allowed_special, on_special)
         if isinstance(encoder, encoding.PlacingEncoder):
@@ -711,18 +654,12 @@ class Tokenizer:
         allowed_special: AllowedSpecial | None = None,
         on_special: OnSpecial = "text",
     ) -> str:
-        """The longest prefix of ``text`` that `encode` turns into at most ``max_tokens`` ids.
+        """Return the longest prefix of ``text`` with at most ``max_tokens`` ids.
 
-        It never splits a character. Its ids are not always the first ids of the whole text: a
-        prefix may end inside a token, or join what the whole text keeps apart. In a stretch of
-        more than 4 KiB in which nothing surely parts two pre-tokens (anywhere, with a pattern that
-        no automaton runs) the prefix fits, but a slightly longer one may fit as well. Where text
-        is encoded word by word (`tokenizer_core.algorithms`) it is the longest one that ends with
-        a word.
-
-        Raises:
-            InvalidOption: ``max_tokens`` is negative.
-            WrongKind, InvalidSpecialToken, InvalidOption: as `encode`.
+        Never splits a character. The ids of the prefix may differ from the first ids of the whole
+        text, because it may end inside a token. If more than 4 KiB have no certain boundary of
+        pre-tokens, or the pattern has no automaton, a slightly longer prefix may fit, too.
+        Algorithms that encode word by word return the longest prefix that ends with a word.
         """
         encoder, policy = self._asked(allowed_special, on_special)
         content = utf8_of(text)
@@ -751,12 +688,9 @@ class Tokenizer:
         return encoding.beginning_of(text, len(prefix))
 
     def explain(self, text: str) -> list[ExplainedPreToken]:
-        """For each pre-token of ``text`` the merges that fired, in their order, and its ids.
+        """Return, for each pre-token of ``text``, the applied merges in order and its ids.
 
-        The ids joined are those of `encode`. For people: slow, and made for texts they can read.
-
-        Raises:
-            WrongKind: ``text`` is not a string.
+        Slow; for short texts. The joined ids equal those of `encode`.
         """
         content, explainer, encoder = utf8_of(text), self.explainer, self.encoder
         if not isinstance(encoder, encoding.PreparedEncoder):
@@ -771,61 +705,41 @@ class Tokenizer:
                 begin += len(added)
         return explained
 
-    # Ids to text
-
     def decode_bytes(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
-        """The bytes of token ids, joined.
-
-        Raises:
-            UnknownToken: an id that the vocab does not hold.
-        """
+        """Decode token ids to bytes; raises `UnknownToken` for unknown ids."""
         return self._decoder.decode(ids)
 
     def decode(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid = "replace") -> str:
-        """The text of token ids.
+        """Decode token ids to text, including special tokens.
 
         Args:
-            ids: token ids; special tokens become their text.
-            errors: bytes that are not UTF-8 (a token may end inside a character) become U+FFFD
-                with ``"replace"``, an error with ``"strict"``, nothing with ``"ignore"``.
+            errors: for bytes that are not UTF-8 (a token may end inside a character):
+                ``"replace"`` gives U+FFFD, ``"strict"`` raises, ``"ignore"`` skips them.
 
         Raises:
-            UnknownToken: an id that the vocab does not hold.
+            UnknownToken: an id is not in the vocab.
             UnicodeDecodeError: not UTF-8, with ``"strict"``.
-            InvalidOption: another way of handling errors.
         """
         return (self._made_decoder or self._decoder).text(ids, errors)
 
     def decode_batch(
         self, batch: Iterable[Iterable[int] | NDArray[Any]], errors: OnInvalid = "replace"
     ) -> list[str]:
-        """The text of each of many sequences of ids, as `decode` gives it.
-
-        Raises:
-            UnknownToken, UnicodeDecodeError, InvalidOption: as `decode`.
-        """
+        """Decode many sequences of ids, each as in `decode`."""
         if isinstance(batch, str | bytes | Mapping) or not isinstance(batch, Iterable):
             raise WrongKind(
-                f"one value of type {type(batch).__name__} is given where many are decoded",
-                "accepted: an iterable of lists or arrays of ids",
-                "write decode(ids) for one of them, or [ids]",
+                f"expected many sequences of ids, not one value of type {type(batch).__name__}",
+                "expected: an iterable of lists or arrays of ids",
+                "write decode(ids) for one sequence, or [ids]",
             )
         return [self.decode(ids, errors) for ids in batch]
 
     def decode_stream(self, errors: OnInvalid = "replace") -> DecodeStream:
-        """Text from ids that come one at a time, as from a model; see `DecodeStream`.
-
-        Raises:
-            InvalidOption: another way of handling errors.
-        """
+        """Return a decoder for ids that arrive one at a time, as from a model."""
         return self._decoder.stream(errors)
 
     def token_to_id(self, token: str | bytes) -> int:
-        """The id of a token: a special token by its text, any other by its bytes or text.
-
-        Raises:
-            UnknownToken: no such token.
-        """
+        """Return the id of a token, given as bytes or text, or raise `UnknownToken`."""
         if isinstance(token, str) and token in self.spec.special_tokens:
             return self.spec.special_tokens[token]
         content = token if isinstance(token, bytes) else utf8_of(token)
@@ -836,54 +750,48 @@ class Tokenizer:
             if isinstance(token, str) and token in added:
                 return added[token]
             raise UnknownToken(
-                f"the vocab does not hold the token {shown(token)}",
-                f"{self.vocab_size} tokens are known",
+                f"the token {shown(token)} is not in the vocab of {self.vocab_size} tokens",
+                "expected a token of the vocab",
                 "encode the text instead: it may take several tokens",
             ) from None
 
     def id_to_token(self, id_: int) -> bytes:
-        """The bytes of a token.
-
-        Raises:
-            UnknownToken: no such id.
-        """
+        """Return the bytes of a token, or raise `UnknownToken`."""
         content = self.decode_bytes([id_])
-        # Control tokens of a SentencePiece model have a name, and no text.
+        # Control tokens of SentencePiece models have a name but decode to no text.
         return self.spec.vocab[id_] if self.is_special(id_) else content
 
     def is_special(self, id_: int) -> bool:
-        """Whether an id is that of a special token; False for ids that the vocab does not hold."""
+        """Return whether an id is a special token; False for unknown ids."""
         if type(id_) is not int and not isinstance(id_, np.integer):
             raise WrongKind(
-                f"an id is a whole number, and not of type {type(id_).__name__}",
-                "accepted: an int, or an integer of NumPy",
+                f"an id must be a whole number, not of type {type(id_).__name__}",
+                "expected: an int or a NumPy integer",
                 "write is_special(token_to_id(token)) for a token",
             )
         return id_ in self._special_ids
 
-    # Files
-
     def save(self, path: str | Path, format: SavedFormat = "bpeline") -> None:
-        """Write the tokenizer durably.
+        """Write the tokenizer to a file or directory, atomically and durably.
 
         Args:
-            path: a directory for ``bpeline``, ``transformers``, ``gpt2`` and ``frequency-bpe``,
-                else a file. A tokenizer.json is written only if it is read back here as the same
-                tokenizer; what its library makes of it is what `bpeline export` compares.
-            format: ``bpeline``; ``hf``: HuggingFace's tokenizer.json; ``transformers``: that and
-                what ``AutoTokenizer`` wants beside it; ``gpt2``: vocab.json and merges.txt;
+            path: a directory for ``bpeline``, ``transformers``, ``gpt2`` and ``frequency-bpe``;
+                otherwise a file.
+            format: ``bpeline``; ``hf``: HuggingFace's tokenizer.json; ``transformers``: the same
+                with the files that ``AutoTokenizer`` needs; ``gpt2``: vocab.json and merges.txt;
                 ``tiktoken``: ranks, without pattern and special tokens; ``subword-nmt``: a codes
                 file; ``wordpiece``: vocab.txt; ``frequency-bpe``: freqs.json, vocab_to_idx.json
                 and idx_to_vocab.json; ``sentencepiece``: a .model; ``gguf``: metadata for
-                llama.cpp.
+                llama.cpp. A tokenizer.json is read back and compared before it is written;
+                `bpeline export` also compares it with its library.
 
         Raises:
-            InvalidOption: a format of another name.
-            InvalidTokenizer: the format cannot hold this tokenizer.
+            InvalidOption: an unknown format.
+            InvalidTokenizer: the format cannot represent this tokenizer.
             DiskFull: no space left.
 
         Warns:
-            UserWarning: characters of the vocab that a codes file does not hold.
+            UserWarning: a codes file does not hold some characters of the vocab.
         """
         from bpeline.tokenizer_core.formats import forgotten_by, format_named
 
@@ -894,34 +802,31 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: str | Path, format: Format | None = None, **details: Any) -> Tokenizer:
-        """Read a tokenizer; executes nothing that the files hold.
+        """Read a tokenizer. Files are parsed as data; no code in them is executed.
 
         Args:
-            path: what `save` wrote, or other tools did.
-            format: as for `save`; by default told from the names of the files.
-            details: what files do not say (``pattern=``, ``special_tokens=``), or what of them is
-                to be left out (``without_normalizer=True``): the parameters of the ``load`` of the
-                format in `tokenizer_core.formats`. Nothing is assumed where a file is silent.
+            path: a file or directory of `save` or of another tool.
+            format: see `save`; by default recognised by file names.
+            details: parameters of the format's ``load`` in `tokenizer_core.formats`: what the files
+                lack (``pattern=``, ``special_tokens=``) or should be ignored
+                (``without_normalizer=True``). No defaults are assumed for what the files lack.
 
         Raises:
-            MissingSource: nothing is there.
-            CorruptFile: not what was written.
-            InvalidTokenizer: a file that makes no sense, or asks for what is not supported.
-            InvalidOption: a format of another name, or one that cannot be told; a detail that the
-                format does not have, or one that it must be told.
+            MissingSource: the path does not exist.
+            CorruptFile: the file was altered.
+            InvalidTokenizer: the file is invalid or needs an unsupported feature.
+            InvalidOption: an unknown or unrecognised format, or an unknown or missing detail.
         """
         from bpeline.tokenizer_core.formats import details_of, format_named, format_of
 
         path = checks.path("path", path)
         name = format or format_of(path)
-        named = format_named(name)
-        loaded = cls.of_spec(named.load(path, **details_of(name, details)))
-        if hasattr(named, "verify"):
-            named.verify(loaded, path)
-        _ = loaded.encoder  # who loads a tokenizer encodes with it, and soon
+        file_format = format_named(name)
+        loaded = cls.of_spec(file_format.load(path, **details_of(name, details)))
+        if hasattr(file_format, "verify"):
+            file_format.verify(loaded, path)
+        _ = loaded.encoder  # loaded tokenizers are usually used at once
         return loaded
-
-    # Underneath
 
     def _ids_of(
         self,
@@ -930,15 +835,14 @@ class Tokenizer:
         on_special: OnSpecial,
         threads: int | None = 1,
     ) -> NDArray[np.uint32]:
-        """Token ids of a string, or of bytes, which are checked to be UTF-8."""
         unchecked = isinstance(text, bytes)
         if allowed_special is None:
             allowed_special = self._default
-        usual = on_special is _TEXT and allowed_special is self._plain
-        if usual and type(text) is str and len(text) <= _SOONER_LISTED:
+        is_default = on_special is _TEXT and allowed_special is self._plain
+        if is_default and type(text) is str and len(text) <= _SOONER_LISTED:
             return np.array(self.encode(text, allowed_special), np.uint32)
         content = text if isinstance(text, bytes) else utf8_of(text)
-        if usual:
+        if is_default:
             return encoding.encode_long(self.encoder, content, self._cutting, threads, unchecked)
         encoder, policy = self._asked(allowed_special, on_special)
         if not policy.allowed and not policy.forbidden:
@@ -948,7 +852,7 @@ class Tokenizer:
             refuse_invalid_utf8(whole)
         policy.refuse_forbidden(content.decode() if policy.forbidden else "")
         ids, _ = encoder.encode(whole, *spans_between(whole, 0, whole.size, policy))
-        return ids.copy()  # the array it is cut from is much larger
+        return ids.copy()  # a slice would keep a much larger array alive
 
     def _templated(self, ids: list[int]) -> list[int]:
         pipeline = self.spec.pipeline
@@ -957,7 +861,7 @@ class Tokenizer:
     def _asked(
         self, allowed_special: AllowedSpecial | None, on_special: OnSpecial
     ) -> tuple[encoding.Encoder, SpecialPolicy]:
-        """The encoder of a call, and the special tokens at which its text is cut first."""
+        """Return the encoder for a call, and the special tokens to split at first."""
         allowed = self._default if allowed_special is None else allowed_special
         policy = self._policies.of(allowed, on_special)
         if not self._finds_special:
@@ -972,7 +876,6 @@ class Tokenizer:
     def _independent_cuts(
         self, encoder: encoding.Encoder, allowed_special: AllowedSpecial | None
     ) -> Cuts:
-        """Where the ids of both sides of a text are those of the whole."""
         allowed = self._default if allowed_special is None else allowed_special
         tokens = self._policies.of(allowed, "text").allowed
         pairs: CutPairs | SentenceBreaks | None = self.spec.pattern.cut_pairs
@@ -984,18 +887,14 @@ class Tokenizer:
 
     @property
     def _cutting(self) -> SplitPattern | None:
-        """Says where ids on both sides of a cut are independent; None where they never are."""
+        """The pattern that defines independent cuts; None if there are none."""
         marked = self.words is not None and self.words.marks is not None
         prepared = self._finds_special or isinstance(self.encoder, encoding.PreparedEncoder)
         return None if marked or prepared else self.spec.pattern
 
     @cached_property
     def explainer(self) -> encoding.Explainer:
-        """Shows how texts and single tokens came about, by merges of bytes.
-
-        Raises:
-            InvalidOption: this tokenizer follows another algorithm.
-        """
+        """Explains the tokens of byte-level BPE, else raises `InvalidOption`."""
         return encoding.Explainer(
             self.spec.byte_ids,
             self.byte_pairs.merge_ids,
@@ -1013,19 +912,19 @@ def _placed(
 
 
 def _dtype_of(asked: DTypeLike) -> np.dtype[Any]:
-    """The NumPy type that is meant; None means none, which to NumPy is float64."""
+    """Return a NumPy dtype; unlike NumPy, None is an error and not float64."""
     try:
         if asked is None:
             raise TypeError
         return np.dtype(asked)
     except (TypeError, ValueError, SyntaxError):
         raise WrongKind(
-            f"dtype is {asked!r}", "accepted: a type of NumPy's numbers", "write dtype=np.int64"
+            f"dtype is {asked!r}", "expected: a NumPy number type", "write dtype=np.int64"
         ) from None
 
 
 def _largest_whole(dtype: np.dtype[Any]) -> int:
-    """Up to which whole number a NumPy type holds each exactly; −1 where it is none of numbers."""
+    """The largest n with all whole numbers up to n in a dtype; −1 if none."""
     if dtype.kind in "iu":
         return int(np.iinfo(dtype).max)
     return 1 << int(np.finfo(dtype).nmant) + 1 if dtype.kind == "f" else -1

@@ -1,6 +1,6 @@
-"""What a tokenizer does, as one value: vocab, merges, special tokens, pattern, algorithm, digest.
+"""`TokenizerSpec`: everything that decides what a tokenizer does, and its digest.
 
-File formats read it, training makes it, and `Tokenizer` is built from it.
+File formats read and write it, training produces it, and `Tokenizer` is built from it.
 """
 
 from __future__ import annotations
@@ -37,13 +37,11 @@ Sentences = Literal["none", "lines", "punkt"]
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """What turns pre-tokens into ids; its fields are the properties that decide how.
+    """Turns pre-tokens into ids; its fields are its properties.
 
     Attributes:
-        name: as it is stored and asked for.
-        default_pattern: the split pattern where none is named.
-        has_merges: whether a tokenizer of it has merges in order of rank.
-        may_ignore_merges: whether it can take a pre-token of the vocab as one token.
+        has_merges: whether its tokenizers have merges, by rank.
+        may_ignore_merges: whether it supports ``ignore_merges``.
     """
 
     name: ClassVar[str]
@@ -53,27 +51,27 @@ class Algorithm:
 
     @property
     def sentence_kind(self) -> Sentences:
-        """How sentences are found, each of which is encoded by itself."""
+        """How texts are split into sentences that are encoded separately."""
         return "none"
 
     def described(self) -> dict[str, Any]:
-        """The value as JSON, which `of_description` reads."""
+        """Return the properties as JSON, for `of_description`."""
         return {"name": self.name, **asdict(self)}
 
     @classmethod
     def of_description(cls, given: Mapping[str, Any]) -> Self | None:
-        """The value of these properties; None where one is missing, unknown or of another type."""
-        known = {field.name: field for field in fields(cls)}
-        if given.keys() != known.keys():
+        """Build the algorithm; None if a property is missing, unknown or of another type."""
+        properties = {field.name: field for field in fields(cls)}
+        if given.keys() != properties.keys():
             return None
-        if any(type(given[name]) is not type(field.default) for name, field in known.items()):
+        if any(type(given[name]) is not type(field.default) for name, field in properties.items()):
             return None
         return cls(**given)
 
 
 @dataclass(frozen=True, slots=True)
 class ByteBpe(Algorithm):
-    """Byte pair encoding over bytes: every text can be encoded and comes back unchanged."""
+    """Byte pair encoding over bytes: encodes every text without loss."""
 
     name: ClassVar[str] = "byte-bpe"
     default_pattern: ClassVar[str] = "gpt2"
@@ -88,26 +86,21 @@ DefaultSpecial = Literal["none", "all"]
 
 @dataclass(frozen=True, eq=False)
 class TokenizerSpec:
-    """Vocab, merges, special tokens, pattern and algorithm that fit together; see `checked`.
-
-    Two of them do the same when their digests are equal.
+    """Consistent vocab, merges, special tokens, pattern and algorithm; see `checked`.
 
     Attributes:
-        vocab: id → bytes, special tokens included; a read-only view.
-        merges: pairs of bytes in order of rank.
+        vocab: id → bytes, including special tokens; read-only.
+        merges: pairs of bytes, by rank.
         special_tokens: token → id.
-        pattern: how text is cut into pre-tokens.
-        algorithm: what turns pre-tokens into ids.
-        ignore_merges: whether a pre-token that is in the vocab is one token regardless of merges.
-        ids: token → id, special tokens left out.
-        merge_ids: int64 ``[n_merges]`` three times: ids of left and right parts and of results.
+        ignore_merges: whether a pre-token in the vocab is always one token.
+        ids: token → id, without special tokens.
+        merge_ids: int64 ``[n_merges]`` three times: ids of left parts, right parts and results.
         byte_ids: int64 ``[256]``: the id of each byte; empty where symbols are characters.
-        remarks: what people should know of how it was read; no part of the digest, and not kept
-            in files.
-        pipeline: the steps around the model of an imported tokenizer; None: there are none.
-        allowed_special: which special tokens `Tokenizer.encode` finds in a text by default:
-            ``none``, or ``all`` of an imported tokenizer whose own library finds them. No part of
-            the digest: a registered version keeps the value with which it was registered.
+        remarks: notes from reading an import; not in the digest, not saved.
+        pipeline: the steps around the model of an imported tokenizer, or None.
+        allowed_special: special tokens that `Tokenizer.encode` finds by default: ``none``, or
+            ``all`` for imported tokenizers whose own library finds them. Not in the digest;
+            saved with a registered version.
     """
 
     vocab: Mapping[int, bytes]
@@ -137,25 +130,21 @@ class TokenizerSpec:
         pipeline: Pipeline | None = None,
         allowed_special: DefaultSpecial | None = None,
     ) -> TokenizerSpec:
-        """The value of these parts, once they are known to fit together.
+        """Build a spec after checking that its parts are consistent; see `Tokenizer`.
 
         Args:
-            vocab, merges, special_tokens, pattern, algorithm, ignore_merges: see `Tokenizer`.
-            remarks, pipeline: see the attributes.
-            allowed_special: see there; None: ``all`` where the encoder finds special tokens.
+            allowed_special: None means ``all`` where the encoder finds special tokens.
 
         Raises:
-            InvalidTokenizer: vocab, merges and special tokens contradict each other, or the
-                algorithm.
+            InvalidTokenizer: vocab, merges, special tokens and algorithm are inconsistent.
             InvalidSpecialToken: an empty or duplicate special token.
-            InvalidPattern, InvalidOption: the pattern cannot be used, or ``ignore_merges`` belongs
-                to another algorithm.
+            InvalidPattern, InvalidOption: an invalid pattern, or an unsupported ``ignore_merges``.
         """
         parsed = SplitPattern.parse(pattern or algorithm.default_pattern)
         if allowed_special is None:
             allowed_special = "all" if pipeline and pipeline.added_tokens else "none"
         pairs: Sequence[Merge]
-        # Those of an imported tokenizer may be what ours are not: a single character, or hidden.
+        # Imported special tokens may be single characters or hidden, which trained ones may not.
         added = {} if pipeline is None else pipeline.special_tokens
         checked_specials = () if added else special_tokens
         if isinstance(algorithm, ByteBpe) and isinstance(vocab, TokenTable):
@@ -191,7 +180,7 @@ class TokenizerSpec:
         return cls(*parts, tuple(remarks), pipeline, allowed_special)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For other processes: all fields as they are, since not all can be told from the others.
+        # For other processes: all fields, since some cannot be derived from the others.
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         if not isinstance(self.vocab, TokenTable):
             values["vocab"] = dict(self.vocab)
@@ -201,31 +190,31 @@ class TokenizerSpec:
 
     @property
     def normalizer_name(self) -> str:
-        """What is done to texts before they are cut, for people: ``none``, ``NFC`` …"""
+        """Name of the normalizer for display: ``none``, ``NFC`` …"""
         normalizer = None if self.pipeline is None else self.pipeline.normalizer
         return "none" if normalizer is None else normalizer.name
 
     @property
     def finds_special(self) -> bool:
-        """Whether the encoder of this tokenizer finds special tokens without being given them."""
+        """Whether the encoder finds special tokens by itself."""
         return bool(self.pipeline and self.pipeline.added_tokens)
 
     @property
     def found_whole(self) -> dict[str, int]:
-        """Special and added tokens that are no ordinary tokens besides: token → id."""
+        """Special and added tokens that are not also ordinary tokens: token → id."""
         added = () if self.pipeline is None else self.pipeline.added_tokens
         others = {t.content: t.id for t in added if not self._is_ordinary(t)}
         return {**self.special_tokens, **others}
 
     def _is_ordinary(self, token: AddedToken) -> bool:
-        """Whether an added token is an ordinary token with the same id, too."""
+        """Return whether an added token is also an ordinary token with the same id."""
         content, ids = token.content.encode(), self.ids
-        found = ids.find(content) if isinstance(ids, TokenIds) else ids.get(content)
-        return found == token.id
+        id_ = ids.find(content) if isinstance(ids, TokenIds) else ids.get(content)
+        return id_ == token.id
 
     @property
     def spelled_vocab(self) -> Mapping[int, bytes]:
-        """The vocab with added tokens as they are written, also where decoding shows others."""
+        """The vocab with added tokens as written in text, not as decoded."""
         if self.pipeline is None or not self.pipeline.shown:
             return self.vocab
         added = {token.id: token.content.encode() for token in self.pipeline.added_tokens}
@@ -235,8 +224,8 @@ class TokenizerSpec:
     def model_vocab(self) -> Mapping[int, bytes]:
         """`spelled_vocab` without added tokens that the model lacks.
 
-        HuggingFace numbers these after the others; where it could not give them their ids, the
-        model has them, too.
+        HuggingFace numbers those after the model's tokens; added tokens with other ids
+        belong to the model.
         """
         spelled = self.spelled_vocab
         if self.pipeline is None:
@@ -245,8 +234,8 @@ class TokenizerSpec:
         apart = {t.id: t.content for t in added if not self._is_ordinary(t)}
         if self.pipeline.model_tokens is None:
             unknown = getattr(self.algorithm, "unknown", None)
-            marks = [id_ for id_, text in apart.items() if text == unknown or text[:3] == "<0x"]
-            places = {id_: place for place, id_ in enumerate(apart) if id_ not in marks}
+            stand_ins = [id_ for id_, text in apart.items() if text == unknown or text[:3] == "<0x"]
+            places = {id_: place for place, id_ in enumerate(apart) if id_ not in stand_ins}
             first = len(spelled)
             while first - 1 in places and places[first - 1] < places.get(first, len(apart)):
                 first -= 1
@@ -255,20 +244,15 @@ class TokenizerSpec:
 
     @property
     def vocab_size(self) -> int:
-        """Number of tokens: bytes or characters, merges and special tokens."""
         return len(self.vocab)
 
     @cached_property
     def largest_id(self) -> int:
-        """The greatest id of the vocab."""
         return max(self.vocab)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the behaviour: pattern, special tokens, ids, merges. Equal digests, equal ids.
-
-        How the merges were learned (tie-break, corpus) is no part of it.
-        """
+        """SHA-256 of the behaviour; see `Tokenizer.digest`."""
         head: dict[str, Any] = {
             "format": 1,
             "normalizer": None,
@@ -286,10 +270,10 @@ class TokenizerSpec:
 
     @property
     def columns(self) -> tuple[bytes, bytes, bytes, bytes, bytes]:
-        """Vocab and merges as the digest hashes them, and the file of our own format holds them.
+        """Vocab and merges as in the digest and in bpeline's own file format.
 
-        Ids in ascending order, the lengths of their tokens, the tokens joined, and the ids of the
-        left and of the right part of each merge by rank; numbers are little-endian int64.
+        Ascending ids, lengths of their tokens, the joined tokens, and ids of the left and right
+        parts of merges by rank; numbers are little-endian int64.
         """
         if isinstance(self.vocab, TokenTable):
             ids, lengths, joined = self.vocab.in_order_of_id()
@@ -305,7 +289,7 @@ class TokenizerSpec:
 
 
 def token_names(spec: TokenizerSpec) -> dict[int, str]:
-    """Tokens as HuggingFace shows them: bytes as printable characters, added tokens as they are."""
+    """Return tokens as HuggingFace shows them: bytes as printable characters."""
     normalized = () if spec.pipeline is None else spec.pipeline.shown
     whole = {id_: spec.vocab[id_].decode() for id_ in (*spec.found_whole.values(), *normalized)}
     if isinstance(spec.algorithm, ByteBpe):
@@ -326,7 +310,7 @@ def _checked_table(
         return check_table(vocab, merges, special_tokens, frozenset())
     if pipeline.shown or not isinstance(merges, MergeList):
         return None
-    # Of a type of their own: of an empty list NumPy makes floats, and searches all ids for them.
+    # int64, because NumPy makes an empty list a float array and then searches all ids.
     added = np.array([token.id for token in pipeline.added_tokens], np.int64)
     if not np.isin(added, vocab.ids).all():
         return None
@@ -335,24 +319,20 @@ def _checked_table(
 
 
 def _require_added(kept: Mapping[int, bytes], pipeline: Pipeline) -> None:
-    """Refuse added tokens of no id of the vocab: kernels write their ids unseen."""
+    """Raise for added tokens without a vocab id: kernels write ids unchecked."""
     for token in pipeline.added_tokens:
         if token.id not in kept:
             raise InvalidTokenizer(
                 f"the added token {token.content[:40]!r} has the id {token.id}, which no token has",
-                "added tokens that are in the vocab",
-                "give it in `vocab`, or leave the added token out",
+                "expected added tokens that are in the vocab",
+                "add it to `vocab`, or leave the added token out",
             )
 
 
 def _without_added(
     vocab: Mapping[int, bytes], merges: Sequence[Merge], pipeline: Pipeline
 ) -> dict[int, bytes]:
-    """Ordinary tokens: of the added ones those that the model makes, as it spells them.
-
-    An added token may have the text of an ordinary one, and another id: GPT-NeoX has runs of
-    spaces twice.
-    """
+    """Return ordinary tokens; of added tokens, only those that the model produces."""
     ordinary = {**vocab, **{token.id: token.content.encode() for token in pipeline.added_tokens}}
     for id_ in pipeline.hidden(_made_by(ordinary, merges, pipeline)):
         ordinary.pop(id_, None)
@@ -362,34 +342,31 @@ def _without_added(
 def _made_by(
     vocab: Mapping[int, bytes], merges: Sequence[Merge], pipeline: Pipeline
 ) -> frozenset[int]:
-    """Ids of the added tokens that merges make."""
     added = [token.id for token in pipeline.added_tokens]
     if isinstance(merges, MergeList):
         return frozenset(merges.results[np.isin(merges.results, added)].tolist())
-    made = {left + right for left, right in merges}
-    return frozenset(id_ for id_ in added if vocab.get(id_) in made)
+    results = {left + right for left, right in merges}
+    return frozenset(id_ for id_ in added if vocab.get(id_) in results)
 
 
 def _refuse_foreign_parts(
     algorithm: Algorithm, merges: Sequence[Merge], ignore_merges: bool
 ) -> None:
-    """Refuse what only other algorithms have."""
     if ignore_merges and not algorithm.may_ignore_merges:
         raise InvalidOption(
-            f"ignore_merges was asked for with {algorithm.name}",
-            "it is a flag of byte-level BPE",
+            f"{algorithm.name} does not support ignore_merges",
+            "expected byte-level BPE for this flag",
             "leave it out",
         )
     if merges and not algorithm.has_merges:
         raise InvalidTokenizer(
             f"{len(merges)} merges were given for {algorithm.name}, which has none",
-            "merges belong to byte-bpe and char-bpe",
+            "expected merges only with byte-bpe or char-bpe",
             "leave the merges out: merges=[]",
         )
 
 
 def _moved(kind: type[TokenizerSpec], values: dict[str, Any]) -> TokenizerSpec:
-    """The value that another process described by its fields."""
     vocab = values["vocab"]
     if values["merges"] is None:
         values["merges"] = MergeList(vocab, *values["merge_ids"])

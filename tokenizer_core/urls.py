@@ -1,4 +1,4 @@
-"""Names of files that are no local paths, and which of them are not to be kept; opens none."""
+"""Classify file names and URLs, and reject URLs that contain secrets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _NAMED_URL = re.compile(r"(?:[^=/:?@]*=)?(?P<url>[a-zA-Z][a-zA-Z0-9+.-]+://.*)",
 
 
 def is_url(name: str) -> bool:
-    """Whether a name has a scheme, as ``s3://bucket/file``; ``C:\\x`` and ``a:b`` have none."""
+    """Return whether a name has a scheme (``s3://bucket/file``); ``C:\\x`` has none."""
     return _URL.match(name) is not None
 
 
 def is_in_memory(url: str) -> bool:
-    """Whether what is written to a database or store ends with the process: ``sqlite://``."""
+    """Return whether a database or store exists only in memory, such as ``sqlite://``."""
     scheme, _, rest = url.partition("://")
     path, _, query = rest.removeprefix("/").partition("?")
     if scheme.partition("+")[0] != "sqlite":
@@ -31,17 +31,13 @@ def is_in_memory(url: str) -> bool:
 
 
 def sqlite_url(database: Path, mode: Literal["ro", "rw"]) -> str:
-    """The URL of a SQLite file that is there, for SQLAlchemy: to read it, or to write, too."""
-    # With its driver: of a URL without, MLflow takes "file:" for a directory and makes it.
+    """Return the SQLAlchemy URL of an existing SQLite file, read-only or writable."""
+    # With the driver: without it, MLflow takes "file:" for a directory and creates it.
     return f"sqlite+pysqlite:///file:{quote(os.fsencode(database))}?mode={mode}&uri=true"
 
 
 def absolute_name(name: str) -> str:
-    """A path made absolute, also one that is spelt ``file://…``; other URLs are that already.
-
-    Raises:
-        InvalidOption: the URL holds a password.
-    """
+    """Return an absolute path, also for ``file://…``, or a URL without a password."""
     name = local_name(name)
     if not is_url(name):
         return os.path.abspath(name)
@@ -50,47 +46,39 @@ def absolute_name(name: str) -> str:
 
 
 def local_name(name: str) -> str:
-    """The path of a ``file://`` URL; any other name as it is."""
+    """Return the path of a ``file://`` URL; other names are returned unchanged."""
     return name.removeprefix("file://")
 
 
 def refuse_secrets(url: str) -> None:
-    """Refuse a URL that should not be kept: names of files go into records, reports and MLflow.
+    """Raise `InvalidOption` for URLs with secrets, because file names are stored.
 
-    Raises:
-        InvalidOption: it holds a password or a signature, or it chains URLs, so that this is not
-            known.
+    Chained URLs are rejected, too, because they cannot be checked.
     """
     if "::" in url:
         raise InvalidOption(
-            f"{url} holds `::`, which chains URLs",
-            "one URL without it, such as s3://bucket/data/*.txt",
-            "unpack an archive and name its files; write a host's name instead of its IPv6 address",
+            f"{url} contains `::`, which chains URLs",
+            "expected one URL without it, such as s3://bucket/data/*.txt",
+            "unpack archives and name their files; write a host name instead of an IPv6 address",
         )
     if holds_secret(url):
         raise InvalidOption(
-            f"{url} holds a password or a signature, which would be kept with every run",
-            "URLs without; credentials come from the environment or the store's own configuration",
+            f"{url} contains a password or signature, which would be stored with every run",
+            "expected a URL without; credentials come from the environment or the store's own "
+            "configuration",
             "for s3:// set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for others "
             "FSSPEC_FTP_PASSWORD and the like",
         )
 
 
 def refuse_secrets_in(parameters: Any) -> None:
-    """Refuse what a server would keep with its runs: addresses with secrets, however deep they lie.
-
-    Args:
-        parameters: JSON values; ``NAME=URL`` is looked at, too.
-
-    Raises:
-        InvalidOption: as `refuse_secrets`.
-    """
+    """Call `refuse_secrets` for every URL in nested JSON values, also in ``NAME=URL``."""
     if isinstance(parameters, str):
-        found = _NAMED_URL.match(parameters)
-        if found is not None:
-            refuse_secrets(found["url"])
+        match = _NAMED_URL.match(parameters)
+        if match is not None:
+            refuse_secrets(match["url"])
     elif isinstance(parameters, Mapping):
         refuse_secrets_in(list(parameters.values()))
     elif isinstance(parameters, list | tuple | set | frozenset):
-        for one in parameters:
-            refuse_secrets_in(one)
+        for value in parameters:
+            refuse_secrets_in(value)

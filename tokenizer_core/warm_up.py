@@ -1,11 +1,11 @@
-"""Entry kernels compiled before they are needed: all of them, or those of a training meanwhile.
+"""Compile entry kernels ahead of time: all, or those a training needs next.
 
-The machine code goes where `kernels.compiling.machine_code` keeps it, so later processes load it.
+Machine code is stored by `kernels.compiling.machine_code`, so later processes load it.
 
-Compiling is three quarters Python, which threads cannot share. The first training of a machine lets
-another process compile meanwhile what comes after counting, from the first kernel on; when it has
-counted it takes part, from the last on. Neither compiles what the other does: a kernel is compiled
-by the process that comes first, and the other loads it.
+Compiling is mostly Python, which threads cannot run in parallel. During the first training on a
+machine, another process compiles the kernels needed after counting, first to last. After
+counting, the training process compiles from last to first. Whichever process comes first compiles a
+kernel; the other loads it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bpeline.tokenizer_core.machine import available_processors
 
 _PROCESSES = 2  # the compiler works in one thread at a time
 _CORE = "bpeline.tokenizer_core"
-# What takes longest, so that processes that share the work end at about the same time.
+# The slowest modules go first, so that parallel processes finish at about the same time.
 _LONGEST = (
     f"{_CORE}.algorithms.kernels.wordpiece",
     f"{_CORE}.kernels.encoding.encode_text",
@@ -41,7 +41,7 @@ _AHEAD = """
 from bpeline.tokenizer_core.warm_up import compile_after_counting
 compile_after_counting()
 """
-# Compiles the kernels of each module that is named to it, and answers how many there are.
+# Compiles the kernels of each module read from standard input, and prints their number.
 _PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
@@ -52,7 +52,7 @@ for line in sys.stdin:
 
 
 def modules_of_kernels() -> list[str]:
-    """The modules in which entry kernels may be, those that take longest first."""
+    """Return the modules that may contain entry kernels, slowest first."""
     names = [
         module.name
         for room in (import_module(f"{_CORE}.kernels"), import_module(f"{_CORE}.algorithms"))
@@ -63,7 +63,7 @@ def modules_of_kernels() -> list[str]:
 
 
 def compile_module(name: str) -> int:
-    """Compile, or load, the entry kernels of a module in this process; how many it has."""
+    """Compile or load the entry kernels of a module, and return their number."""
     from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
 
     kernels = entry_kernels(import_module(name))
@@ -72,16 +72,10 @@ def compile_module(name: str) -> int:
 
 
 def compile_all() -> Iterator[tuple[str, float]]:
-    """Compile every entry kernel that is not compiled yet, in processes beside this one.
+    """Compile all missing entry kernels, in helper processes if possible.
 
-    Where none can be started, in this one.
-
-    Yields:
-        Each module that has entry kernels, named from `tokenizer_core` on, and the seconds it
-        took, as they end.
-
-    Raises:
-        BpelineError: a module cannot be compiled.
+    Yields each module with entry kernels (relative to `tokenizer_core`) and its seconds, as they
+    finish. Raises `BpelineError` if one cannot be compiled.
     """
     idle = queue.SimpleQueue[_Compiler | _Here]()
     started = [compiler for _ in range(_PROCESSES) if (compiler := _Compiler.started())]
@@ -91,8 +85,8 @@ def compile_all() -> Iterator[tuple[str, float]]:
     with ThreadPoolExecutor(len(compilers)) as threads:
         try:
             running = [threads.submit(_compile, name, idle) for name in modules_of_kernels()]
-            for done in as_completed(running):
-                name, kernels, seconds = done.result()
+            for future in as_completed(running):
+                name, kernels, seconds = future.result()
                 if kernels:
                     yield name.removeprefix(f"{_CORE}."), seconds
         finally:
@@ -112,21 +106,20 @@ def _compile(name: str, idle: queue.SimpleQueue[_Compiler | _Here]) -> tuple[str
 
 @dataclass(frozen=True, slots=True)
 class _Compiler:
-    """A process that compiles modules; what it says of errors."""
+    """A process that compiles modules, and its error output."""
 
     process: subprocess.Popen[str]
     errors: IO[str]
 
     @classmethod
     def started(cls) -> _Compiler | None:
-        """A new one; None where there is no Python to run, or no room for it."""
         python = python_to_run()
         if python is None:
             return None
         root = str(Path(bpeline.__file__).parents[1])
         pipe = subprocess.PIPE
-        command = [python, "-P", "-c", _PROGRAM, root]  # a typing.py here is somebody's
-        with ExitStack() as open_files, suppress(OSError):  # no room for a process, or for a file
+        command = [python, "-P", "-c", _PROGRAM, root]  # -P: ignore modules in this directory
+        with ExitStack() as open_files, suppress(OSError):  # no memory for a process or file
             errors = open_files.enter_context(TemporaryFile("w+"))
             process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=errors, text=True)
             open_files.pop_all()  # closed by `end`
@@ -140,7 +133,7 @@ class _Compiler:
             self.process.stdin.write(f"{module}\n")
             self.process.stdin.flush()
             return int(self.process.stdout.readline())
-        except (BrokenPipeError, ValueError):  # it ended and answers nothing
+        except (BrokenPipeError, ValueError):  # the process has ended
             self.process.wait()
             self.errors.seek(0)
             raise _not_compiled(module, self.errors.read()) from None
@@ -151,36 +144,32 @@ class _Compiler:
 
 
 class _Here:
-    """This process, where it can start no other."""
+    """Compiles in this process, where no other can be started."""
 
     def compile(self, module: str) -> int:
         try:
             return compile_module(module)
-        except Exception as error:  # what the compiler raises is of many kinds
+        except Exception as error:  # compilers raise many types
             raise _not_compiled(module, f"{type(error).__name__}: {error}") from error
 
     def end(self) -> None:
-        """Nothing was started."""
+        """Do nothing."""
 
 
 def _not_compiled(module: str, said: str) -> BpelineError:
     return BpelineError(
         f"the kernels of {module} cannot be compiled: {said.strip()[-400:]}",
-        "the versions of numba and llvmlite in constraints.txt",
+        "expected the versions of numba and llvmlite in constraints.txt",
         "bpeline doctor",
     )
 
 
 @contextmanager
 def compiling_ahead() -> Iterator[Callable[[], None]]:
-    """Compile in another process what byte-level training needs after counting, if need be.
+    """Compile kernels needed after counting in another process, if useful.
 
-    Nothing depends on it: what it does not compile is compiled where it is needed. It ends with
-    the block, and with this process.
-
-    Yields:
-        What takes part in the work, and returns when all of it is done. To be called once, when
-        words are counted.
+    Yields a function to call once after counting, which joins the work and returns when it is
+    done. Kernels that are still missing are compiled at first use.
     """
     needed = available_processors() > 1 and _is_needed()
     process = another_python(_AHEAD) if needed else None
@@ -195,7 +184,7 @@ def compiling_ahead() -> Iterator[Callable[[], None]]:
 
 
 def compile_after_counting() -> None:
-    """Compile, or load, what byte-level training needs after counting, in the order of its need."""
+    """Compile or load the kernels that training needs after counting, in order of use."""
     from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared
 
     compile_declared(*kernels_after_counting())
@@ -210,7 +199,7 @@ def _compile_from_the_last() -> None:
 
 
 def _is_needed() -> bool:
-    """Whether one process can compile for the other, and there is something left to compile."""
+    """Return whether kernels are missing and a cache can share them between processes."""
     from bpeline.tokenizer_core.kernels.compiling import compilation
     from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
 
@@ -220,10 +209,7 @@ def _is_needed() -> bool:
 
 
 def kernels_after_counting() -> tuple[Any, ...]:
-    """The entry kernels that learning, evaluating and publishing call, in the order of their need.
-
-    Those that counting calls as well are left out.
-    """
+    """Return entry kernels of learning, evaluating and publishing, in order of use."""
     from bpeline.tokenizer_core.kernels.counting.word_rows import join_values, mark_rows
     from bpeline.tokenizer_core.kernels.encoding.decode_ids import join_tokens, measure_spans
     from bpeline.tokenizer_core.kernels.encoding.encode_text import encode_spans

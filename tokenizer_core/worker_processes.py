@@ -1,13 +1,11 @@
-"""Programs of ours in processes of their own: started, kept and asked here, and how they answer.
+"""Pools of worker processes for code that reads untrusted input.
 
-What reads hostile input may crash, hang, fill the memory or be taken over: it ends with its
-process, and the caller gets an error. Processes start when they are needed, serve all threads of
-this process, and end with it, however it ends. The operating system enforces their limits:
-processor time by a timer whose signal ends the process, memory by its address space.
+Such code may crash, hang, exhaust memory or be exploited; then only its process ends, and the
+caller gets an error. Workers start on demand, serve all threads of this process and end with it.
+Processor time is limited by a timer signal, memory by RLIMIT_AS.
 
-`concurrent.futures.ProcessPoolExecutor` cannot be used for it: its processes run the caller's
-script again, idle ones outlive a parent that is killed, busy ones hold up its exit, and when one
-dies all that the others do is lost.
+`concurrent.futures.ProcessPoolExecutor` is unsuitable: it runs the caller's script again, its idle
+processes outlive a killed parent, busy ones delay its exit, and one crash loses all other results.
 """
 
 from __future__ import annotations
@@ -35,26 +33,21 @@ from bpeline.tokenizer_core.errors import WorkerLost
 from bpeline.tokenizer_core.machine import addresses_in_use
 
 OUT_OF_MEMORY = 75  # exit status
-FAILED, DONE = 0, 1  # kinds of messages; a program may have others
-EXIT_SECONDS = 10  # for a process that has closed its files to be gone, on a busy machine
+FAILED, DONE = 0, 1  # message kinds; programs may add others
+EXIT_SECONDS = 10  # maximum time from closing its files to the exit of a process
 _HEADER = struct.Struct("<BQQ")  # kind, a number, bytes that follow
-_LONGEST_REASON = 1 << 14  # bytes of a message of the kind `FAILED`
+_LONGEST_REASON = 1 << 14  # bytes of a `FAILED` message
 _FROM = str(Path(bpeline.__file__).parents[1])
-# The child finds what this process would find, and nothing because of the directory it is in.
+# The child imports from the same places as this process, not from its current directory.
 _PROGRAM = "import sys; sys.path[:] = sys.argv[2:]; from {} import serve; serve(int(sys.argv[1]))"
 
-# Gives the messages to a request: kind, number and contents of each. It is given the JSON of the
-# request, the stream of what follows it, and what sets the memory that it may take from here on.
+# Yields the messages for a request: kind, number and contents. Arguments: the JSON request, the
+# stream of what follows it, and a function that sets the memory limit from here on.
 Answer = Callable[[Any, BinaryIO, Callable[[int], None]], Iterator[tuple[Any, ...]]]
 
 
 class Worker:
-    """A process; one thread at a time.
-
-    Attributes:
-        process: its handle.
-        abandoned: whether it was killed because its answer is not wanted any more.
-    """
+    """A worker process, used by one thread at a time."""
 
     def __init__(self, python: str, program: str, silence: float | None) -> None:
         self.abandoned = False
@@ -75,23 +68,16 @@ class Worker:
                 raise
 
     def ask(self, asked: Any, *contents: Any) -> None:
-        """Send a request: JSON, then bytes.
-
-        Raises:
-            OSError: the process is gone.
-        """
+        """Send a request: JSON, then bytes; OSError if the process has ended."""
         self.pipe.sendall(json.dumps(asked).encode() + b"\n")
         for content in contents:
             self.pipe.sendall(content)
 
     def receive(self, most: int) -> tuple[int, int, memoryview]:
-        """The next message: bytes, and nothing that is unpickled: what it reads may have harmed it.
+        """Receive a message of at most ``most`` bytes, unless it is `FAILED`.
 
-        Args:
-            most: bytes of a message that is believed, unless it says what failed.
-
-        Raises:
-            EOFError, OSError: the process is gone, says nothing, or talks nonsense.
+        Nothing is unpickled, because the worker is not trusted. Raises `EOFError` or `OSError` if
+        it has ended, is silent, or sends invalid messages.
         """
         kind, number, size = _HEADER.unpack(self._exactly(_HEADER.size))
         if size > (_LONGEST_REASON if kind == FAILED else most):
@@ -110,14 +96,13 @@ class Worker:
 
 
 class Workers:
-    """All workers of this process that run one program: some idle, some lent.
+    """All workers of this process that run one program, idle or in use.
 
     Args:
-        module: has a function `serve` that calls the one below.
-        purpose: what runs in a process, as a clause.
-        instead: what to do where no process can be started, as a demand.
-        most_idle: how many are kept for the next readers.
-        silence: seconds without a word after which a process hangs; None: it never does.
+        module: defines a function `serve` that calls the one below.
+        purpose: what a worker does, for messages.
+        instead: an alternative without processes, in the imperative.
+        silence: seconds without data after which a worker counts as hung; None: never.
     """
 
     def __init__(
@@ -130,23 +115,19 @@ class Workers:
         _pools.append(self)
 
     def leave(self) -> None:
-        """Begin without any: a fork leaves them to the process that started them."""
+        """Forget all workers; after a fork they belong to the parent."""
         self.all: set[Worker] = set()
         self.idle: defaultdict[str, list[Worker]] = defaultdict(list)
         self._ended = False
 
     def take(self, kind: str = "") -> Worker:
-        """An idle one, or a new one.
-
-        Raises:
-            WorkerLost: none can be started.
-        """
+        """Return an idle worker or start one; `WorkerLost` if that fails."""
         idle = self.idle[kind]
         while idle:
             with suppress(IndexError):
                 worker = idle.pop()
                 if worker.process.poll() is None:
-                    worker.abandoned = False  # it was, perhaps, when it had answered before
+                    worker.abandoned = False  # it may have answered before it was abandoned
                     return worker
                 self.end(worker)
         python = required_python(self.purpose, self._instead)
@@ -156,7 +137,7 @@ class Workers:
             worker = Worker(python, self.program, self._silence)
         except OSError as error:
             raise WorkerLost(
-                f"no process could be started from {python!r}: {error}",
+                f"cannot start a process from {python!r}: {error}",
                 self.purpose,
                 f"free some memory or processes, or {self._instead}",
             ) from error
@@ -164,14 +145,14 @@ class Workers:
         return worker
 
     def give_back(self, worker: Worker, kind: str = "") -> None:
-        """Keep it for the next reader, as long as there are few."""
+        """Return a worker to the pool, or end it if there are enough."""
         if self._ended or len(self.idle[kind]) >= self._most_idle:
             self.end(worker)
         else:
             self.idle[kind].append(worker)
 
     def end(self, worker: Worker, *, grace: float = 0) -> int:
-        """Kill it; its exit status, after ``grace`` seconds in which it may end on its own."""
+        """Kill a worker after ``grace`` seconds, and return its exit status."""
         if worker not in self.all:
             return worker.process.wait()
         self.all.discard(worker)
@@ -182,13 +163,13 @@ class Workers:
         return worker.process.wait()
 
     def abandon(self) -> None:
-        """Kill those that are lent; the threads that wait for them see that and do the rest."""
+        """Kill workers in use; the threads that wait for them do the rest themselves."""
         for worker in self.all.difference(*self.idle.values()):
             worker.abandoned = True
             worker.process.kill()
 
     def end_all(self, *, for_good: bool = False) -> None:
-        """End idle and busy workers; ``for_good``: none are started afterwards."""
+        """End all workers; with ``for_good``, start no more."""
         self._ended = for_good
         self.idle.clear()
         for worker in list(self.all):
@@ -216,17 +197,14 @@ atexit.register(_at_exit)
 
 
 def serve(descriptor: int, answer: Answer) -> None:
-    """Answer requests until there are no more: what a process of its own does.
-
-    A request is a line of JSON, and what `Worker.ask` sends after it.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    """Answer requests until the pipe is closed; main loop of a worker process."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     base = addresses_in_use()
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
 
     def allow_memory(memory: int) -> None:
-        if base:  # a limit that was there before stays
-            lowest = min(one for one in (base + memory, soft, hard) if one >= 0)
+        if base:  # earlier limits still apply
+            lowest = min(limit for limit in (base + memory, soft, hard) if limit >= 0)
             resource.setrlimit(resource.RLIMIT_AS, (lowest, hard))
 
     with socket.socket(fileno=descriptor) as pipe, pipe.makefile("rb") as requests:
@@ -236,12 +214,12 @@ def serve(descriptor: int, answer: Answer) -> None:
                     pipe.sendall(_HEADER.pack(kind, number, sum(map(len, contents))))
                     for content in contents:
                         pipe.sendall(content)
-            except MemoryError:  # Arrow's is one of these
-                os._exit(OUT_OF_MEMORY)  # what it holds is given back to the system
+            except MemoryError:  # includes Arrow's
+                os._exit(OUT_OF_MEMORY)  # exiting frees the memory
             signal.setitimer(signal.ITIMER_PROF, 0)
             resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def allow_seconds(seconds: float) -> None:
-    """Let this process end after so much more processor time."""
-    signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-3))  # zero would switch it off
+    """End this process after this much more processor time."""
+    signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-3))  # zero would disable it

@@ -169,5 +169,5 @@ def test_required_tokens_are_listed_in_a_file_and_looked_for_again(
 )  # fmt: skip
 def test_a_regex_that_looks_like_a_kind_is_told(look: str, meant: str) -> None:
     asked = TrainingRequest.checked(paths=["corpus.txt"], name="news", forbid=[look])
-    expected = f"--forbid {look} is no kind, but a regex, of these letters; {meant} is meant?"
+    expected = f"--forbid {look} is no kind, but a regex, of these letters; did you mean {meant}?"
     assert asked.forbid_remark == (expected if meant else "")

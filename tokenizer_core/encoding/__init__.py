@@ -1,4 +1,4 @@
-"""Text to ids and back, for texts of every length, in many threads."""
+"""Encoding of text to ids and decoding, for texts of any length, in many threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many texts, long texts and texts that come in pieces, encoded in few kernel calls."""
+"""Encode batches, long texts and streams of text in few kernel calls."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from bpeline.tokenizer_core.splitting import Cuts, SplitPattern
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8, utf8_of
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, spans_between
 
-_BATCH_BYTES = 1 << 20  # text that a thread takes at a time
+_BATCH_BYTES = 1 << 20  # of text per task of a thread
 
 
 def encode_batch(
     encoder: Encoder, texts: Iterable[str], policy: SpecialPolicy, threads: int | None = None
 ) -> list[list[int]]:
-    """Token ids of each text; see `Tokenizer.encode_batch`."""
+    """Encode many texts; see `Tokenizer.encode_batch`."""
     threads = thread_count(threads)
     refuse_one_text(texts)
     batches = list(in_batches(_contents(texts, policy), _BATCH_BYTES))
@@ -46,13 +46,9 @@ def encode_batch(
 def encode_contents(
     encoder: Encoder, contents: list[bytes], policy: SpecialPolicy
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Encode contents in one call: each is a span of one text, so the kernel is entered once.
+    """Encode texts in one kernel call, as spans of one joined text.
 
-    Args:
-        contents: valid UTF-8, each a text of its own.
-
-    Returns:
-        ids, uint32; and edges, int64 ``[n + 1]``: content i has the ids ``edges[i]:edges[i + 1]``.
+    Returns ids, uint32; and edges, int64 ``[n + 1]``: text i has ``ids[edges[i]:edges[i + 1]]``.
     """
     text = Text.of(b"".join(contents))
     spans = spans_of_lengths(contents)
@@ -68,17 +64,13 @@ def encode_contents(
 
 
 def refuse_one_text(texts: Iterable[str]) -> None:
-    """Refuse one text where many are taken: each of its characters would be one.
-
-    Raises:
-        WrongKind: a string, bytes, a mapping, which gives its keys, or what gives nothing.
-    """
+    """Raise WrongKind for a single text or a mapping."""
     if type(texts) is list:
         return
     if isinstance(texts, str | bytes | Mapping) or not isinstance(texts, Iterable):
         raise WrongKind(
-            f"one value of type {type(texts).__name__} is given where many texts are encoded",
-            "accepted: an iterable of strings",
+            f"one value of type {type(texts).__name__} was given where many texts are encoded",
+            "expected: an iterable of strings",
             "write encode(text) for one text, or [text]",
         )
 
@@ -91,7 +83,7 @@ def _contents(texts: Iterable[str], policy: SpecialPolicy) -> Iterator[bytes]:
 
 
 def in_batches(contents: Iterable[bytes], least: int) -> Iterator[list[bytes]]:
-    """Contents in their order, in lists of at least so many bytes; the last may be shorter."""
+    """Yield lists of contents of at least ``least`` bytes, except the last."""
     batch: list[bytes] = []
     size = 0
     for content in contents:
@@ -106,14 +98,12 @@ def in_batches(contents: Iterable[bytes], least: int) -> Iterator[list[bytes]]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodingWithOffsets:
-    """Token ids of a text, each with its place. All ranges are half-open.
+    """Token ids of a text with their places, as half-open ranges.
 
     Attributes:
-        ids: the token ids.
-        byte_offsets: int64 ``[n, 2]``: bytes of the text in UTF-8; byte-level BPE's lie end to end.
-        char_offsets: int64 ``[n, 2]``: characters (code points) of the text, so that
-            ``text[begin:end]`` shows the token. A token that holds part of a character has the
-            offsets of the characters it touches; its neighbour with the rest has them too.
+        byte_offsets: int64 ``[n, 2]``: UTF-8 bytes of the text; contiguous for byte-level BPE.
+        char_offsets: int64 ``[n, 2]``: code points, so that ``text[begin:end]`` shows the token. A
+            token with part of a character has the range of all characters that it touches.
     """
 
     ids: list[int]
@@ -124,18 +114,12 @@ class EncodingWithOffsets:
 def encoding_with_offsets(
     text: str, ids: NDArray[np.uint32], byte_offsets: NDArray[np.int64]
 ) -> EncodingWithOffsets:
-    """Characters of tokens from their bytes.
-
-    Args:
-        text: what was encoded, as the caller gave it.
-        byte_offsets: int64 ``[n, 2]``: the bytes of each token; an empty range is a mark that is
-            not in the text.
-    """
+    """Compute character offsets from byte offsets; marks have empty ranges."""
     leads = (np.frombuffer(utf8_of(text), np.uint8) & 0xC0) != 0x80
     before = np.concatenate((np.zeros(1, np.int64), np.cumsum(leads, dtype=np.int64)))
     char_offsets = np.empty_like(byte_offsets)
     filled = byte_offsets[:, 0] < byte_offsets[:, 1]
-    # the character that byte belongs to
+    # The character that contains the byte.
     char_offsets[:, 0] = before[byte_offsets[:, 0] + filled] - filled
     char_offsets[:, 1] = before[byte_offsets[:, 1]]
     if len(text) != before[-1]:
@@ -144,27 +128,21 @@ def encoding_with_offsets(
 
 
 def beginning_of(text: str, characters: int) -> str:
-    """The prefix of ``text`` that is so many characters of what is encoded.
-
-    Surrogates stay as the caller gave them; no pair is split.
-    """
+    """Return the prefix of ``text`` with this many encoded characters."""
     if text.isascii():
         return text[:characters]
     return text[: int(_positions_with_pairs(text)[characters])]
 
 
 def _positions_with_pairs(text: str) -> NDArray[np.int64]:
-    """Where each character of the encoded text begins in ``text``, and where the last one ends.
-
-    A high and a low surrogate are two characters of a ``str`` and one of its UTF-8.
-    """
+    """Return the begin of each encoded character; a surrogate pair is one."""
     points = np.frombuffer(str.encode(text, "utf-32-le", "surrogatepass"), np.uint32)
     high, low = points >> 10 == 0xD800 >> 10, points >> 10 == 0xDC00 >> 10
     second_of_pair = np.concatenate((np.zeros(1, np.bool_), high[:-1] & low[1:]))
     return np.append(np.flatnonzero(~second_of_pair), len(points))
 
 
-_LONGEST = 1 << 31  # ids of a row
+_LONGEST = 1 << 31  # maximum ids of a row
 Side = Literal["left", "right"]
 
 
@@ -176,46 +154,44 @@ def pad(
     pad_side: Side = "right",
     cut_side: Side = "right",
 ) -> tuple[NDArray[np.uint32], NDArray[np.bool_]]:
-    """Cut and pad sequences of ids to one length.
+    """Truncate and pad sequences of ids to one length.
 
     Args:
-        batch: sequences of ids.
-        max_length: longer sequences are cut to it; None cuts none.
-        pad_id: what stands where a sequence has ended.
-        pad_to: the length of the rows, at least; by default the longest sequence that is left.
-        pad_side: on which side ids are added: ``right``, or ``left`` as generation wants it.
-        cut_side: on which side ids are dropped.
+        max_length: truncate longer sequences; None keeps all ids.
+        pad_to: minimum length of rows; default: that of the longest sequence.
+        pad_side: side of the padding: ``right``, or ``left`` for generation.
+        cut_side: side on which ids are dropped.
 
     Returns:
-        ids, uint32 ``[n, length]``; and a mask, bool ``[n, length]``: False where it is padding.
-
-    Raises:
-        InvalidOption: a negative length, ``pad_to`` above ``max_length``, another side, or a
-            padding id that is no uint32.
+        ids, uint32 ``[n, length]``; and a mask, bool ``[n, length]``: False for padding.
     """
     if max_length is not None:
         max_length = checks.whole_number("max_length", max_length, 0)
     if pad_to is not None:
         pad_to = checks.whole_number("pad_to", pad_to, 0)
         if pad_to > _LONGEST:
-            raise InvalidOption(f"pad_to is {pad_to}", f"0 to {_LONGEST}", "leave pad_to out")
+            raise InvalidOption(
+                f"pad_to is {pad_to}", f"expected: 0 to {_LONGEST}", "leave pad_to out"
+            )
     if max_length is not None and pad_to is not None and pad_to > max_length:
         raise InvalidOption(
             f"max_length is {max_length} and pad_to is {pad_to}",
-            "lengths from 0 upwards, pad_to not above max_length",
+            "expected lengths from 0, and pad_to not above max_length",
             "leave pad_to out to pad to the longest sequence",
         )
     if not 0 <= checks.whole_number("pad_id", pad_id, 0, "write pad_id=0") < 1 << 32:
-        raise InvalidOption(f"pad_id is {pad_id}", "an id", "pad_id=0")
+        raise InvalidOption(f"pad_id is {pad_id}", "expected an id", "write pad_id=0")
     for side in (pad_side, cut_side):
         if not isinstance(side, str) or side not in ("left", "right"):
-            raise InvalidOption(f"a side is {side!r}", "accepted: 'left', 'right'", "leave it out")
-    kept = [_cut(ids, max_length, cut_side) for ids in batch]
-    length = max(map(len, kept), default=0)
+            raise InvalidOption(
+                f"a side is {side!r}", "expected: 'left' or 'right'", "leave it out"
+            )
+    rows = [_cut(ids, max_length, cut_side) for ids in batch]
+    length = max(map(len, rows), default=0)
     length = length if pad_to is None else max(length, pad_to)
-    ids = np.full((len(kept), length), pad_id, np.uint32)
-    mask = np.zeros((len(kept), length), np.bool_)
-    for row, sequence in enumerate(kept):
+    ids = np.full((len(rows), length), pad_id, np.uint32)
+    mask = np.zeros((len(rows), length), np.bool_)
+    for row, sequence in enumerate(rows):
         begin = length - len(sequence) if pad_side == "left" else 0
         ids[row, begin : begin + len(sequence)] = sequence
         mask[row, begin : begin + len(sequence)] = True
@@ -230,7 +206,7 @@ def _cut(
     return ids[len(ids) - max_length :] if side == "left" else ids[:max_length]
 
 
-PART = 1 << 20  # bytes; measured: LOG.md
+PART = 1 << 20  # bytes
 
 
 def encode_long(
@@ -240,16 +216,12 @@ def encode_long(
     threads: int | None = 1,
     check_utf8: bool = False,
 ) -> NDArray[np.uint32]:
-    """Token ids of a text: uint32.
+    """Encode a long text in parts: uint32.
 
     Args:
-        pattern: the encoder's; where its cuts are unknown (`cut_pairs`), or None is given, the
-            text is one part.
-        check_utf8: whether that it is UTF-8 must be checked first.
-
-    Raises:
-        InvalidOption: less than one thread.
-        InvalidUtf8: as asked for with ``check_utf8``.
+        pattern: the encoder's pattern; with None, or without known `cut_pairs`, the text is one
+            part.
+        check_utf8: check the text first; raises `InvalidUtf8`.
     """
 
     def encode_part(edges: tuple[int, int]) -> NDArray[np.uint32]:
@@ -263,7 +235,7 @@ def encode_long(
     whole = memoryview(content)
     edges = list(pairwise(_edges(content, pattern)))
     if len(edges) == 1:
-        return encode_part(edges[0]).copy()  # the array it is cut from is much larger
+        return encode_part(edges[0]).copy()  # a slice would keep a much larger array alive
     workers = min(threads, len(edges))
     if workers == 1:
         return _joined(map(encode_part, edges), len(content))
@@ -272,20 +244,19 @@ def encode_long(
 
 
 def _joined(parts: Iterable[NDArray[np.uint32]], most: int) -> NDArray[np.uint32]:
-    """The parts, at most ``most`` ids, in one array; memory that no id reaches is never touched."""
     ids = np.empty(most, np.uint32)
     written = 0
     for part in parts:
         ids[written : written + len(part)] = part
         written += len(part)
-    ids.resize(written, refcheck=False)  # gives the rest back where it stands
+    ids.resize(written, refcheck=False)  # frees the rest in place
     return ids
 
 
 def _edges(content: bytes, pattern: SplitPattern | None) -> Iterator[int]:
     begin, size = 0, len(content)
     yield begin
-    # Asked only of long texts: it may have to be made.
+    # Only for long texts: computing the pairs may be slow.
     pairs = pattern.cut_pairs if pattern is not None and size >= 2 * PART else None
     while pairs is not None and size - begin >= 2 * PART:
         begin = pairs.first(content, begin + PART, size)
@@ -295,22 +266,16 @@ def _edges(content: bytes, pattern: SplitPattern | None) -> Iterator[int]:
     yield size
 
 
-_ENOUGH = 1 << 16  # characters gathered before a cut is looked for
-_NEAR = 1 << 12  # bytes from the end in which it is looked for first
+_ENOUGH = 1 << 16  # characters to buffer before looking for a cut
+_NEAR = 1 << 12  # bytes before the end that are searched first
 
 
 def cut_stream(pieces: Iterable[str], policy: SpecialPolicy, cuts: Cuts) -> Iterator[bytes]:
-    """Join ``pieces``, and cut the UTF-8 of the whole anew.
+    """Join ``pieces`` and yield UTF-8 parts that end at legal cuts.
 
-    Memory is bounded by the distance between cuts. Where there is none, everything is kept; one is
-    then looked for each time the text has doubled.
-
-    Args:
-        policy: what must not occur; ``cuts`` part none of it.
-
-    Raises:
-        WrongKind: a piece is not a string.
-        InvalidSpecialToken: a forbidden special token, even across pieces.
+    Memory is bounded by the distance between cuts. Without a cut, the text is buffered, and
+    searched again each time its size has doubled. Raises `WrongKind` or `InvalidSpecialToken`, for
+    special tokens that ``policy`` forbids, also across pieces.
     """
     gathered: list[str] = []
     size, enough = 0, _ENOUGH
@@ -323,7 +288,7 @@ def cut_stream(pieces: Iterable[str], policy: SpecialPolicy, cuts: Cuts) -> Iter
             continue
         text = "".join(gathered)
         policy.refuse_forbidden(text)
-        end = len(text) - ("\ud800" <= text[-1] <= "\udbff")  # the other half may come
+        end = len(text) - ("\ud800" <= text[-1] <= "\udbff")  # the low surrogate may follow
         content = utf8_of(text[:end])
         if cut := _late_cut(content, cuts):
             yield content[:cut]
@@ -337,24 +302,24 @@ def cut_stream(pieces: Iterable[str], policy: SpecialPolicy, cuts: Cuts) -> Iter
 
 
 def _late_cut(content: bytes, cuts: Cuts) -> int:
-    """A legal cut near the end that text yet to come cannot make illegal, or 0."""
+    """Return a cut near the end that later text cannot invalidate, or 0."""
     begin, end = cuts.behind, len(content) - cuts.ahead
     for first in (end - _NEAR, begin):
-        found = cuts.first(content, max(first, begin), end)
-        if found >= 0:
-            return found
+        cut = cuts.first(content, max(first, begin), end)
+        if cut >= 0:
+            return cut
     return 0
 
 
 def _refuse_piece(piece: object) -> NoReturn:
     raise WrongKind(
-        f"a piece of a text is a str, and not of type {type(piece).__name__}",
-        "accepted: an iterable of strings",
+        f"a piece of text must be a str, not of type {type(piece).__name__}",
+        "expected: an iterable of strings",
         'write encode_iterable(["a ", "text"])',
     )
 
 
-_SEARCHED = 1 << 12  # bytes of a stretch without a cut in which every end is tried
+_SEARCHED = 1 << 12  # maximum bytes without a cut in which every end is tried
 
 Ends = Callable[[bytes], NDArray[np.int64]]
 
@@ -362,27 +327,21 @@ Ends = Callable[[bytes], NDArray[np.int64]]
 def longest_prefix(
     content: bytes, max_tokens: int, ends_of: Ends, longest_token: int, cuts: Cuts
 ) -> str:
-    """The longest prefix of at most ``max_tokens`` tokens that splits no character.
+    """Return the longest prefix of at most ``max_tokens`` tokens, in whole characters.
 
-    A longer prefix can take fewer tokens than a shorter one, so token ends alone do not answer.
-    But at a legal cut tokens of both sides are independent: the prefix ends
-    in the last stretch between two cuts in front of which some token is left to spend, and there
-    every end is tried, the last one first. What is returned has been encoded and counted.
+    A longer prefix can have fewer tokens than a shorter one, so token ends are not enough. But at
+    legal cuts both sides are independent: the prefix ends in the last stretch between two cuts
+    that starts with tokens left to spend, where every end is tried from the last. The
+    result has been encoded and counted.
 
     Args:
-        content: UTF-8.
-        max_tokens: not negative.
-        ends_of: gives int64 ``[n]``, where each token of a text ends, in bytes.
+        ends_of: returns the end of each token of a text in bytes: int64 ``[n]``.
         longest_token: bytes of the longest token of the vocab.
-        cuts: where the text may be cut, and which special tokens are allowed.
-
-    Raises:
-        InvalidOption: ``max_tokens`` is negative.
     """
     max_tokens = checks.whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
     if max_tokens == 0:
         return ""
-    # No prefix that fits is longer than that many tokens of the greatest length.
+    # An upper bound: max_tokens tokens of maximum length.
     content = content[: _character_end(content, max_tokens * longest_token)]
     ends = ends_of(content)
     if len(ends) <= max_tokens:
@@ -394,7 +353,7 @@ def longest_prefix(
     if end - begin > _SEARCHED:
         end = min(end, int(ends[max_tokens - 1]))
     left = max_tokens - int(np.searchsorted(ends, begin, side="right"))
-    # Only with a pattern whose cuts are not what they promise is nothing found behind ``begin``.
+    # Cuts are correct for all known patterns; otherwise nothing may fit after ``begin``.
     for size in _character_ends(content, 0, end):
         if size <= begin or len(ends_of(content[begin:size])) <= left:
             prefix = content[:size]
@@ -404,17 +363,13 @@ def longest_prefix(
 
 
 def _last_cut_at_token(content: bytes, ends: NDArray[np.int64], cuts: Cuts) -> int:
-    """The last legal cut among ends of tokens, or 0."""
     if cuts.pairs is None:
         return 0
     return next((e for e in reversed(ends.tolist()) if _first_cut(content, e, e + 1, cuts) == e), 0)
 
 
 def _first_cut(content: bytes, begin: int, end: int, cuts: Cuts) -> int:
-    """The first cut in [begin, end) that is one also where the text ends soon behind it, or -1.
-
-    The start of a special token is none: a prefix may end within it.
-    """
+    """Return the first cut that remains one if the text ends soon after, or -1."""
     while cuts.pairs is not None and begin < end:
         begin = cuts.pairs.first(content, begin, end)
         if begin < 0 or cuts.first(content, begin, begin + 1) == begin:
@@ -424,7 +379,6 @@ def _first_cut(content: bytes, begin: int, end: int, cuts: Cuts) -> int:
 
 
 def _character_end(content: bytes, position: int) -> int:
-    """The last end of a character at or before a position."""
     if position >= len(content):
         return len(content)
     while content[position] & 0xC0 == 0x80:
@@ -433,7 +387,6 @@ def _character_end(content: bytes, position: int) -> int:
 
 
 def _character_ends(content: bytes, begin: int, end: int) -> Iterator[int]:
-    """Ends of characters in (begin, end], descending."""
     while (end := _character_end(content, end)) > begin:
         yield end
         end -= 1

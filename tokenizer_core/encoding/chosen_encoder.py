@@ -1,4 +1,4 @@
-"""Encoders of byte-level BPE by what a spec asks for: superwords, absent bytes, dropout."""
+"""Byte-level BPE encoders for special cases: superwords, missing bytes, dropout."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
 
-_LEAST_OF_WORDS = 4  # at least one in so many merges is one of words
-_SCRATCH = 1 << 10  # uint64, for some hundred tokens that are merged at once
-_BITS_PER_NEIGHBOUR = 32  # one in so many bits is set, at most
+_LEAST_OF_WORDS = 4  # at least one in this many merges is within words
+_SCRATCH = 1 << 10  # uint64, for some hundred tokens merged at once
+_BITS_PER_NEIGHBOUR = 32  # at most one in this many bits is set
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SuperwordLayers:
-    """The merges of a tokenizer in two layers: see `kernels.encoding.superword_merges`.
+    """Merges in two layers; see `kernels.encoding.superword_merges`.
 
     Attributes:
-        words: encodes by the first layer.
-        inside: uint64: the pairs of bytes that are no seams.
-        lengths: uint32: bytes of each token of words, by id.
-        neighbours: uint64: which tokens of words may be joined.
-        merges: the table of the second layer.
+        words: encodes with the first layer.
+        inside: uint64: pairs of bytes that are not seams.
+        lengths: uint32: bytes of each word token, by id.
+        neighbours: uint64: which word tokens may be joined.
+        merges: table of the second layer.
     """
 
     words: BytePairEncoder
@@ -62,7 +62,7 @@ class SuperwordLayers:
 
     @classmethod
     def of(cls, encoder: BytePairEncoder) -> SuperwordLayers | None:
-        """The layers of an encoder's merges; None where they are not in two."""
+        """Split an encoder's merges into two layers; None if they are not in two."""
         left, right, results = encoder.merge_ids
         ids = 1 + max(int(column.max(initial=0)) for column in (encoder.byte_ids, results))
         inside, lengths = np.zeros(SEAM_WORDS, np.uint64), np.zeros(ids, np.uint32)
@@ -82,7 +82,7 @@ class SuperwordLayers:
             BytePairEncoder(
                 encoder.byte_ids,
                 *first,
-                SplitPattern.named("gpt2"),  # never asked: what is to be encoded is marked
+                SplitPattern.named("gpt2"),  # unused: the text is already marked
                 cache_words=encoder.cache_words,
             ),
             inside,
@@ -93,14 +93,14 @@ class SuperwordLayers:
 
 
 class SuperwordEncoder(BytePairEncoder):
-    """`BytePairEncoder` for a pattern under which tokens may hold several words."""
+    """`BytePairEncoder` for patterns under which tokens may contain several words."""
 
     @cached_property
     def _layers(self) -> SuperwordLayers | None:
-        # Made for the first text that is not short. Threads that ask at once make the same.
+        # Built for the first text that is not short. Concurrent threads build equal values.
         return SuperwordLayers.of(self) if self.merges_once else None
 
-    lending = Encoder.lending  # by way of `encode_marked`
+    lending = Encoder.lending  # uses `encode_marked`
 
     def encode_marked(
         self,
@@ -125,12 +125,7 @@ class SuperwordEncoder(BytePairEncoder):
 
 
 class AbsentBytesEncoder(Encoder):
-    """An encoder that leaves bytes out before words are merged.
-
-    Args:
-        merging: merges bytes; what it makes of absent ones is never looked at.
-        absent: bool ``[256]``.
-    """
+    """An encoder that drops ``absent`` bytes, bool ``[256]``, before merging."""
 
     def __init__(self, merging: BytePairEncoder, absent: NDArray[np.bool_]) -> None:
         self.merging = merging
@@ -140,22 +135,22 @@ class AbsentBytesEncoder(Encoder):
     def encode(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        kept = ~self._absent[text.data[: text.size]]
-        if kept.all():
+        is_kept = ~self._absent[text.data[: text.size]]
+        if is_kept.all():
             return self.merging.encode(text, spans, behind)
         starts = np.unpackbits(
             self._splitter.mark_every_byte(text, spans).view(np.uint8), bitorder="little"
         )[: text.size]
-        # A word whose first byte goes begins with the next that stays, if that is one of its own.
+        # If the first byte of a word is dropped, the word begins with its next byte.
         before = np.zeros(text.size + 1, np.int64)
-        np.cumsum(kept, out=before[1:])
+        np.cumsum(is_kept, out=before[1:])
         places = before[np.flatnonzero(starts)]
         size = int(before[-1])
         marks = np.zeros(size // 64 + 2, np.uint64)
         bits = np.zeros(len(marks) * 64, np.uint8)
         bits[places[places < size]] = 1
         marks[:] = np.packbits(bits, bitorder="little").view(np.uint64)
-        rest = Text.of(text.data[: text.size][kept].tobytes())
+        rest = Text.of(text.data[: text.size][is_kept].tobytes())
         return self.merging.encode_marked(rest, marks, before[spans], behind)
 
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
@@ -168,30 +163,14 @@ _MOST_SEED = 1 << 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Places:
-    """Which random numbers spans of a text have: those of where they stand.
-
-    Attributes:
-        documents: int64 ``[n]``: a number for the document of each span.
-        offsets: int64 ``[n]``: where in that document, or in its file, the span begins.
-    """
+    """Documents and offsets of spans, int64 ``[n]``: seeds of random numbers."""
 
     documents: NDArray[np.int64]
     offsets: NDArray[np.int64]
 
 
 class DropoutEncoder:
-    """Merges at random, in the same way for the same seed, sample and place.
-
-    Any number of threads may encode at once.
-
-    Args:
-        spec: of byte-level BPE that takes texts as they are.
-        dropout: above 0, up to 1: the probability that a possible merge is left out at a step.
-        seed: 0 to 2⁶⁴ − 1.
-
-    Raises:
-        InvalidOption: a probability or seed that is none, or a tokenizer of another kind.
-    """
+    """Encodes with BPE-dropout; see `derived.DropoutEncoding`. Thread-safe."""
 
     def __init__(self, spec: TokenizerSpec, dropout: float, seed: int = 0) -> None:
         require_dropout(dropout)
@@ -213,15 +192,10 @@ class DropoutEncoder:
         places: Places,
         sample: int = 0,
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Token ids of spans; for the first three and what is returned see `Encoder.encode`.
-
-        Args:
-            places: of each span. Spans with the same numbers have the same random numbers.
-            sample: another number gives another encoding, 0 to 2⁶⁴ − 1.
-        """
+        """Encode as `Encoder.encode`; equal places and samples give equal ids."""
         marks = self._splitter.mark_every_byte(text, spans)
         begins = np.flatnonzero(np.unpackbits(marks.view(np.uint8), bitorder="little"))
-        # Of an empty span nothing is marked: the last one that begins here is not empty.
+        # Empty spans have no marks, so the last span that begins here is not empty.
         span = np.searchsorted(spans[:, 0], begins, "right") - 1
         stops = np.append(begins[1:], text.size)
         last = np.append(span[1:] != span[:-1], True)[: len(span)]
@@ -253,25 +227,25 @@ class DropoutEncoder:
 
 
 def require_dropout(dropout: float) -> None:
-    """Refuse what is no probability of dropout."""
     if not 0 <= checks.number("dropout", dropout) <= 1:
         raise InvalidOption(
-            f"the probability of dropout is {dropout}",
-            "a number from 0, which drops no merge, to 1, which drops all",
+            f"dropout is {dropout}",
+            "expected a number from 0, which drops no merge, to 1, which drops all",
             "choose 0.1",
         )
 
 
 def require_natural(name: str, number: int) -> None:
-    """Refuse a seed, or the number of a sample, that 64 bits do not hold."""
+    """Raise InvalidOption for a seed or sample that is not an unsigned 64-bit number."""
     if not 0 <= checks.whole_number(name, number) < _MOST_SEED:
         raise InvalidOption(
-            f"the {name} is {number}", "a whole number from 0 to 2⁶⁴ − 1", f"choose {name}=0"
+            f"the {name} is {number}",
+            "expected a whole number from 0 to 2⁶⁴ − 1",
+            f"choose {name}=0",
         )
 
 
 def _below(streams: NDArray[np.uint64], numbers: int | NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Where the random numbers of a part begin, from where those of the whole do."""
     parts: NDArray[np.uint64] = scramble((streams ^ np.uint64(numbers)) + STEP)
     return parts
 
@@ -279,7 +253,7 @@ def _below(streams: NDArray[np.uint64], numbers: int | NDArray[np.int64]) -> NDA
 def _refuse(why: str) -> None:
     raise InvalidOption(
         f"this tokenizer {why}",
-        "dropout works on byte-level BPE that takes texts as they are",
+        "expected byte-level BPE without a normalizer and with ids for all bytes",
         "encode without dropout",
     )
 
@@ -287,21 +261,13 @@ def _refuse(why: str) -> None:
 def byte_pair_encoder(
     spec: TokenizerSpec, cache_words: int = DEFAULT_CACHE_WORDS
 ) -> BytePairEncoder:
-    """An encoder of its own, which takes words whole where the value says so.
-
-    Args:
-        spec: of byte-level BPE.
-        cache_words: how many words all threads together remember; 0: none.
-
-    Raises:
-        InvalidOption: the cache size cannot be used.
-    """
+    """Build the encoder of a byte-level BPE spec."""
     byte_ids = spec.byte_ids.copy()
     absent = byte_ids < 0
     if absent.any():
         first = spec.largest_id + 1
-        byte_ids[absent] = first + np.arange(absent.sum())  # never met: see AbsentBytes
-    # Named patterns cut at spaces: under them no token holds several words.
+        byte_ids[absent] = first + np.arange(absent.sum())  # unused: see AbsentBytesEncoder
+    # Named patterns split at spaces, so no token contains several words.
     kind = BytePairEncoder if spec.pattern.cuts_at_spaces else SuperwordEncoder
     encoder = kind(byte_ids, *spec.merge_ids, spec.pattern, cache_words=cache_words)
     if spec.ignore_merges:

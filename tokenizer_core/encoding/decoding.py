@@ -1,4 +1,4 @@
-"""Token ids back to bytes and text, at once or one id after the other."""
+"""Decoding of token ids to bytes and text, at once or as a stream."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from bpeline.tokenizer_core.kernels.encoding.decode_ids import LONG, SLOT, join_
 from bpeline.tokenizer_core.pipeline import DecoderSteps
 from bpeline.tokenizer_core.vocabulary import TokenTable
 
-_FEW = 5  # ids up to which joining Python strings is quicker than a kernel
-_MANY = 4096  # ids from which memory of their own costs nothing
-_LIKELY = 8  # bytes per token; where it is not enough, the kernel is asked twice
-_SPARSE = 1 << 20  # ids beyond which a table over all of them would be mostly empty
+_FEW = 5  # up to this many ids, joining Python strings is faster than a kernel
+_MANY = 4096  # from this many ids, allocating memory does not matter
+_LIKELY = 8  # bytes per token; if too few, the kernel runs twice
+_SPARSE = 1 << 20  # larger ids in a small vocab would make tables mostly empty
 
 _ROOM = _LIKELY * _MANY
 
-# Memory to decode into and its address, for any thread: bytes, which are cut quicker than arrays.
+# Output buffers with their addresses, shared by threads; bytearrays slice faster than arrays.
 _spare = list[tuple[bytearray, int]]()
 _take, _give = _spare.pop, _spare.append
 
@@ -39,7 +39,7 @@ def _made_spare() -> tuple[bytearray, int]:
 
 
 def check_errors(errors: str) -> None:
-    """Raise InvalidOption for another way of handling bytes that are not UTF-8."""
+    """Raise InvalidOption for an unknown value of ``errors``."""
     if not isinstance(errors, str) or errors not in get_args(OnInvalid):
         raise InvalidOption(
             f"errors is {errors!r}", "expected: 'replace', 'strict' or 'ignore'", "leave it out"
@@ -48,16 +48,12 @@ def check_errors(errors: str) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Tables:
-    """What kernels read of a vocab without large gaps, and its address, in one piece.
-
-    Who decodes holds it as long as a kernel looks at it, so no address outlives its array, however
-    many threads make the tables of one decoder at once.
+    """Kernel tables of a vocab without large gaps; keep a reference while in use.
 
     Attributes:
         lengths: int64: bytes of each token by id; 0 in gaps.
         slots, long_tokens: see `join_tokens`.
-        facts: uint64, what `join_listed` must know.
-        address: of the facts.
+        facts: uint64, arguments of `join_listed`; ``address`` is theirs.
     """
 
     lengths: NDArray[np.int64]
@@ -82,7 +78,7 @@ class _Tables:
 
 
 def lengths_by_id(vocab: Mapping[int, bytes]) -> NDArray[np.int64]:
-    """Bytes of each token by id, 0 in gaps: int64."""
+    """Return the bytes of each token by id, 0 in gaps: int64."""
     lengths = np.zeros(max(vocab) + 1, np.int64)
     if isinstance(vocab, TokenTable):
         lengths[vocab.ids] = vocab.lengths
@@ -92,10 +88,9 @@ def lengths_by_id(vocab: Mapping[int, bytes]) -> NDArray[np.int64]:
 
 
 def _beginnings(vocab: Mapping[int, bytes], size: int) -> NDArray[Any]:
-    """The first `SLOT` bytes of each token by id."""
     if not isinstance(vocab, TokenTable):
         short = np.zeros(size, f"S{SLOT}")
-        short[list(vocab)] = list(vocab.values())  # cuts what is longer
+        short[list(vocab)] = list(vocab.values())  # truncates longer tokens
         return short
     cells = np.zeros((size, SLOT), np.uint8)
     rows = np.arange(len(vocab))
@@ -106,7 +101,6 @@ def _beginnings(vocab: Mapping[int, bytes], size: int) -> NDArray[Any]:
 
 
 def _tokens(vocab: Mapping[int, bytes], ids: NDArray[np.int64]) -> Iterator[bytes]:
-    """The tokens of some ids, which are few."""
     if isinstance(vocab, TokenTable):
         yield from vocab.tokens_of(ids)
     else:
@@ -114,36 +108,26 @@ def _tokens(vocab: Mapping[int, bytes], ids: NDArray[np.int64]) -> Iterator[byte
 
 
 class Decoder:
-    """Joins the bytes of tokens. An id is a whole number that the vocab holds; no bool is one.
-
-    Args:
-        vocab: id → bytes; ids not negative, tokens not empty.
-    """
+    """Joins the bytes of tokens; bools are not ids, and the vocab has no empty tokens."""
 
     def __init__(self, vocab: Mapping[int, bytes]) -> None:
         self._vocab = vocab
 
     def text(self, ids: Iterable[int] | NDArray[Any], errors: OnInvalid) -> str:
-        """The text of token ids.
-
-        Raises:
-            UnknownToken: something that is no id of the vocab.
-            UnicodeDecodeError: not UTF-8, with ``"strict"``.
-            InvalidOption: another way of handling errors.
-        """
+        """Decode token ids to text; see `Tokenizer.decode`."""
         if errors is not _REPLACE:
             check_errors(errors)
         if type(ids) is list and len(ids) <= _MANY:
             if len(ids) <= _FEW:
                 try:
-                    found = itemgetter(*ids)(self._texts)
-                    if type(found) is str:
-                        return found
-                    if type(found) is tuple and None not in found:
-                        return "".join(found)
+                    tokens = itemgetter(*ids)(self._texts)
+                    if type(tokens) is str:
+                        return tokens
+                    if type(tokens) is tuple and None not in tokens:
+                        return "".join(tokens)
                 except (IndexError, TypeError, OverflowError):
-                    pass  # slower ways take what is as good as an id, and name what is none
-            tables = self._tables  # held as long as the kernel reads them
+                    pass  # the slow path accepts index-like ids and reports bad ones
+            tables = self._tables  # a reference while the kernel reads them
             if tables is not None:
                 try:
                     spare = _take()
@@ -158,19 +142,10 @@ class Decoder:
         return str(self._joined(ids), "utf-8", errors)
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
-        """The bytes of token ids, joined.
-
-        Raises:
-            UnknownToken: something that is no id of the vocab.
-        """
+        """Decode token ids to bytes; UnknownToken for ids that are not in the vocab."""
         return bytes(self._joined(ids))
 
     def stream(self, errors: OnInvalid = "replace") -> DecodeStream:
-        """Text from ids that come one at a time.
-
-        Raises:
-            InvalidOption: another way of handling errors.
-        """
         return DecodeStream(self, errors)
 
     def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes | memoryview:
@@ -189,11 +164,7 @@ class Decoder:
         return b"".join(map(self._vocab.__getitem__, self.known(listed)))
 
     def known(self, ids: list[Any]) -> list[int]:
-        """The same ids as plain ints.
-
-        Raises:
-            UnknownToken: something that is no id of the vocab.
-        """
+        """Return ids as plain ints, or raise `UnknownToken`."""
         try:
             plain = list(map(index, ids))
         except TypeError:
@@ -204,15 +175,14 @@ class Decoder:
 
     @cached_property
     def longest(self) -> int:
-        """Bytes of the longest token."""
         return max(map(len, self._vocab.values()))
 
     def lengths(self, ids: NDArray[np.uint32]) -> NDArray[np.int64]:
-        """Bytes of each token, int64 ``[n]``; all ids are known."""
+        """Return the bytes of each token: int64 ``[n]``. All ids must be in the vocab."""
         tables = self._tables
         if tables is None:
-            found = (len(self._vocab[id_]) for id_ in ids.tolist())
-            return np.fromiter(found, np.int64, len(ids))
+            sizes = (len(self._vocab[id_]) for id_ in ids.tolist())
+            return np.fromiter(sizes, np.int64, len(ids))
         lengths: NDArray[np.int64] = tables.lengths[ids]
         return lengths
 
@@ -227,7 +197,7 @@ class Decoder:
         return content.data[:size]
 
     def _join_listed(self, ids: list[int]) -> memoryview | None:
-        """None where something else than ids is listed, or ids are sparse."""
+        """Join a list of ids; None if it contains other objects, or ids are sparse."""
         tables = self._tables
         if tables is None:
             return None
@@ -237,14 +207,14 @@ class Decoder:
             content = np.empty(size + SLOT, np.uint8)
             again = join_listed(id(ids), tables.address, content.ctypes.data, size)
             if again != size:
-                return None  # another thread changes the list
+                return None  # another thread changed the list
         return None if size < 0 else content.data[:size]
 
     @cached_property
     def _texts(self) -> list[str | None]:
-        """Tokens by id that are whole characters; none when ids are sparse.
+        """Texts of tokens by id; None for incomplete characters and gaps.
 
-        None for other tokens and for gaps, for what negative ids find and for what bools find.
+        Also None where bools or negative ids would index.
         """
         if self._tables is None:
             return []
@@ -257,24 +227,23 @@ class Decoder:
 
     @cached_property
     def _tables(self) -> _Tables | None:
-        """None where a table over all ids would be mostly empty."""
         size = max(max(self._vocab), len(self._vocab))
         return _Tables.of(self._vocab) if size < max(_SPARSE, 4 * len(self._vocab)) else None
 
     def _unknown(self, ids: list[Any]) -> UnknownToken:
-        known = self._vocab.keys()
-        unknown = next(id_ for id_ in ids if not _is_whole(id_) or index(id_) not in known)
-        happened = f"the vocab does not hold the id {repr(unknown)[:40]}"
+        vocab_ids = self._vocab.keys()
+        unknown = next(id_ for id_ in ids if not _is_whole(id_) or index(id_) not in vocab_ids)
+        happened = f"the id {repr(unknown)[:40]} is not in the vocab"
         if not _is_whole(unknown):
             return UnknownToken(
-                f"{happened}, which is no whole number but {type(unknown).__name__}",
-                "ids are ints, or NumPy's integers",
-                "give ids as `encode` returns them: tokenizer.decode([65, 66])",
+                f"{happened}: it is not a whole number but of type {type(unknown).__name__}",
+                "expected ints or NumPy integers",
+                "pass ids as `encode` returns them: tokenizer.decode([65, 66])",
             )
         return UnknownToken(
             happened,
-            f"ids of this tokenizer lie between {min(known)} and {max(known)}",
-            "was the text encoded with another tokenizer? compare their digests",
+            f"expected an id between {min(vocab_ids)} and {max(vocab_ids)}",
+            "check that the text was encoded with this tokenizer: compare the digests",
         )
 
 
@@ -287,11 +256,7 @@ def _is_whole(id_: Any) -> bool:
 
 
 def list_of(ids: Iterable[int] | NDArray[Any]) -> list[Any]:
-    """Ids in a list.
-
-    Raises:
-        WrongKind: text, bytes, what has no order, or what cannot be iterated over.
-    """
+    """Return ids as a list; raise WrongKind for text, sets, mappings and scalars."""
     if isinstance(ids, np.ndarray):
         if ids.ndim != 1:
             refuse_other_arrays(ids)
@@ -300,40 +265,29 @@ def list_of(ids: Iterable[int] | NDArray[Any]) -> list[Any]:
         return list(ids)
     if isinstance(ids, str | bytes | bytearray | Mapping | Set) or not isinstance(ids, Iterable):
         raise WrongKind(
-            f"one value of type {type(ids).__name__} is given where ids are decoded",
-            "accepted: a list or an array of ids, as `encode` returns them",
+            f"one value of type {type(ids).__name__} was given where ids are decoded",
+            "expected: a list or an array of ids, as `encode` returns them",
             f"write [{ids!r}]" if _is_whole(ids) else "write decode([65, 66])",
         )
     return list(ids)
 
 
 def refuse_other_arrays(ids: NDArray[Any]) -> None:
-    """Refuse arrays that hold no ids, such as masks.
-
-    Raises:
-        UnknownToken: not one row of whole numbers. (An empty array holds none of another kind.)
-    """
+    """Raise `UnknownToken` for arrays that are not one-dimensional integers."""
     if ids.ndim != 1 or (ids.dtype.kind not in "iuO" and ids.size):
         shape = "×".join(map(str, ids.shape)) or "no"
         raise UnknownToken(
-            f"an array of {shape} values of type {ids.dtype} holds no ids",
-            "an array of ids has one dimension and an integer type",
-            "decode it row by row with `decode_batch`, or make it one of np.uint32",
+            f"an array of {shape} values of type {ids.dtype} does not contain ids",
+            "expected an array with one dimension and an integer type",
+            "decode it row by row with `decode_batch`, or convert it to np.uint32",
         )
 
 
 class DecodeStream:
-    """Text from ids that come one at a time. What is fed and flushed joins to `decode` of all ids.
+    """Decodes ids that arrive one at a time; the joined text equals `decode`.
 
-    A token may end inside a character: its bytes are held back until the character is complete or
-    known to be broken. One stream is for one thread.
-
-    Args:
-        decoder: of the tokenizer that made the ids.
-        errors: as for `Tokenizer.decode`.
-
-    Raises:
-        InvalidOption: another way of handling errors.
+    Bytes of an incomplete character are held back until it is complete or invalid. Use one stream
+    per thread. For ``errors``, see `Tokenizer.decode`.
     """
 
     def __init__(self, decoder: Decoder, errors: OnInvalid = "replace") -> None:
@@ -342,20 +296,18 @@ class DecodeStream:
         self._characters = codecs.getincrementaldecoder("utf-8")(errors)
 
     def feed(self, id_: int) -> str:
-        """The characters that this id completes; often one token's, sometimes none.
+        """Return the text that this id completes; often one token, sometimes nothing.
 
         Raises:
-            UnknownToken: no id of the vocab; the stream goes on as if it had not
-                been fed.
+            UnknownToken: the id is not in the vocab; the stream is unchanged.
             UnicodeDecodeError: not UTF-8, with ``"strict"``.
         """
         return self._characters.decode(self._decoder.decode([id_]))
 
     def flush(self) -> str:
-        """What is still held back; the stream then begins anew.
+        """Return the text still held back, and reset the stream.
 
-        Raises:
-            UnicodeDecodeError: half a character, with ``"strict"``.
+        With ``"strict"``, an incomplete character raises `UnicodeDecodeError`.
         """
         rest = self._characters.decode(b"", True)
         self._characters.reset()
@@ -363,7 +315,7 @@ class DecodeStream:
 
 
 class WholeStream(DecodeStream):
-    """All text in the end: where any token may change what those before it became."""
+    """Returns all text in `flush`, because later tokens may change earlier text."""
 
     def __init__(self, decoder: Decoder, errors: OnInvalid = "replace") -> None:
         super().__init__(decoder, errors)
@@ -383,16 +335,14 @@ _BROKEN = "\ufffd"
 
 
 class StepDecoder(Decoder):
-    """What ``tokenizers`` decodes with ``skip_special_tokens=False``, exactly.
+    """Decodes exactly as ``tokenizers`` with ``skip_special_tokens=False``.
 
-    Bytes that are not UTF-8 become what the steps make of them. With ``errors="strict"`` they are
-    an error where steps join bytes (`DecoderSteps.joining`); other steps never meet such bytes, or
-    replace them before anybody sees them.
+    The decoder steps replace bytes that are not UTF-8. ``errors="strict"`` raises for them where
+    steps join bytes (`DecoderSteps.joining`).
 
     Args:
-        names: id → the string of its token: of an added token that is found in normalized text
-            `TextPreparation.contents`, else what is in the file.
-        steps: how strings become text.
+        names: id → token as in the file, or `TextPreparation.contents` for added tokens that are
+            found in normalized text.
     """
 
     def __init__(self, names: Mapping[int, str], steps: DecoderSteps) -> None:
@@ -406,8 +356,8 @@ class StepDecoder(Decoder):
             contents, alone = self._joining.show(tokens)
             self.bytes_alone = frozenset(id_ for n, id_ in enumerate(self._names) if n in alone)
         else:
-            between = steps.applied(["", *tokens, ""])[1:-1] if steps.by_place else tokens
-            contents = [token.encode() for token in between]
+            contents_between = steps.applied(["", *tokens, ""])[1:-1] if steps.by_place else tokens
+            contents = [token.encode() for token in contents_between]
         shown = dict(zip(self._names, contents, strict=True))
         super().__init__(shown)
         self._silent = [id_ for id_, content in shown.items() if not content]
@@ -417,18 +367,17 @@ class StepDecoder(Decoder):
         ids = ids if isinstance(ids, (list, np.ndarray)) else list_of(ids)
         if self._joining is not None:
             return self._text_of_bytes(ids, errors)
-        known = self._known_ids(ids)
-        if not self.steps.by_place or len(known) < 2:
-            return self._by_steps(known)
-        between = str(self._joined(known[1:-1]), "utf-8")
-        return self.text_at(known[0], True, False) + between + self.text_at(known[-1], False, True)
+        vocab_ids = self._known_ids(ids)
+        if not self.steps.by_place or len(vocab_ids) < 2:
+            return self._by_steps(vocab_ids)
+        between = str(self._joined(vocab_ids[1:-1]), "utf-8")
+        return (
+            self.text_at(vocab_ids[0], True, False)
+            + between
+            + self.text_at(vocab_ids[-1], False, True)
+        )
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
-        """The bytes of a text, those that are not UTF-8 too where steps join bytes.
-
-        Raises:
-            UnknownToken: something that is no id of the vocab.
-        """
         joining = self._joining
         if joining is None or joining.after.taken_from_the_beginning is None:
             return self.text(ids, "replace").encode()
@@ -439,13 +388,12 @@ class StepDecoder(Decoder):
         return text.encode("utf-8", "surrogateescape")
 
     def text_at(self, id_: int, is_first: bool, is_last: bool) -> str:
-        """What becomes of a token at its place, where steps look at no more (`by_place`)."""
-        before, behind = [""] * (not is_first), [""] * (not is_last)
-        made = self.steps.applied([*before, self._names[id_], *behind])
-        return made[len(before)]
+        """Decode a token at its place, for steps that look at nothing else (`by_place`)."""
+        before, after = [""] * (not is_first), [""] * (not is_last)
+        decoded = self.steps.applied([*before, self._names[id_], *after])
+        return decoded[len(before)]
 
     def joined(self, ids: list[int]) -> bytes:
-        """The bytes of tokens as steps join them, before other steps see them."""
         return bytes(self._joined(ids))
 
     def stream(self, errors: OnInvalid = "replace") -> DecodeStream:
@@ -453,9 +401,9 @@ class StepDecoder(Decoder):
         if joining is not None and not joining.whole_runs and not joining.after.steps:
             return DecodeStream(self, errors)
         if joining is not None:
-            taken = joining.after.taken_from_the_beginning
-            if taken is not None and joining.whole_runs and errors != "ignore":
-                return _RunStream(self, errors, taken)
+            stripped = joining.after.taken_from_the_beginning
+            if stripped is not None and joining.whole_runs and errors != "ignore":
+                return _RunStream(self, errors, stripped)
             return WholeStream(self, errors)
         return (_PlaceStream if self.steps.by_place else WholeStream)(self, errors)
 
@@ -465,7 +413,7 @@ class StepDecoder(Decoder):
             text = super().text(ids, errors)
         else:
             try:
-                # Where all bytes together are UTF-8, those of each run are.
+                # If all bytes together are UTF-8, those of each run are.
                 text = super().text(ids, "strict")
             except UnicodeDecodeError:
                 if errors == "strict":
@@ -482,7 +430,7 @@ class StepDecoder(Decoder):
         return self.known(list_of(ids))
 
     def _joined(self, ids: Iterable[int] | NDArray[Any]) -> bytes | memoryview:
-        if self._silent:  # kernels know of no empty tokens
+        if self._silent:  # kernels do not support empty tokens
             if isinstance(ids, np.ndarray) and ids.ndim == 1 and ids.dtype.kind in "iu":
                 ids = ids[~np.isin(ids, self._silent)]
             else:
@@ -492,8 +440,6 @@ class StepDecoder(Decoder):
 
 
 class _StepStream(DecodeStream):
-    """Text from ids, for decoders whose tokens are not just joined."""
-
     def __init__(self, decoder: StepDecoder, errors: OnInvalid) -> None:
         super().__init__(decoder, errors)
         self._steps = decoder
@@ -501,20 +447,20 @@ class _StepStream(DecodeStream):
 
 
 class _PlaceStream(_StepStream):
-    """The first and the last token may become something else than those between."""
+    """Stream where the first and last token are decoded differently."""
 
     def __init__(self, decoder: StepDecoder, errors: OnInvalid) -> None:
         super().__init__(decoder, errors)
-        self._held = list[int]()  # the last token, where the end of the text would change it
+        self._held = list[int]()  # the last token, where the end of text changes it
         self._count = 0
 
     def feed(self, id_: int) -> str:
         self._held += self._steps.known([id_])
         if self._steps.steps.ends_differ and len(self._held) < 2:
             return ""
-        made = self._steps.text_at(self._held.pop(0), self._count == 0, False)
+        decoded = self._steps.text_at(self._held.pop(0), self._count == 0, False)
         self._count += 1
-        return made
+        return decoded
 
     def flush(self) -> str:
         held, self._held = self._held, []
@@ -523,11 +469,7 @@ class _PlaceStream(_StepStream):
 
 
 class _RunStream(_StepStream):
-    """Runs of single bytes are held back until they end; the beginning loses some characters.
-
-    Args:
-        taken: the character, and how many of it at most.
-    """
+    """Stream where runs of byte tokens are held back, and the beginning is stripped."""
 
     def __init__(self, decoder: StepDecoder, errors: OnInvalid, taken: tuple[str, int]) -> None:
         super().__init__(decoder, errors)
@@ -536,11 +478,11 @@ class _RunStream(_StepStream):
         self._left = self._most
 
     def feed(self, id_: int) -> str:
-        (known,) = self._steps.known([id_])
-        if known in self._steps.bytes_alone:
-            self._run.append(known)
+        (vocab_id,) = self._steps.known([id_])
+        if vocab_id in self._steps.bytes_alone:
+            self._run.append(vocab_id)
             return ""
-        return self._beginning_taken(self._text_of_run() + self._steps.joined([known]).decode())
+        return self._beginning_taken(self._text_of_run() + self._steps.joined([vocab_id]).decode())
 
     def flush(self) -> str:
         rest = self._beginning_taken(self._text_of_run())

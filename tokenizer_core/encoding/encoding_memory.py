@@ -1,4 +1,4 @@
-"""What threads write to while they encode: shared tables of words, and workspaces of their own."""
+"""Memory of the encoder: shared word tables, and a workspace for each thread."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ from bpeline.tokenizer_core.kernels.tables.word_queue import BATCH, QUEUE_BYTES
 from bpeline.tokenizer_core.splitting import MarkShort
 
 ShortKernel = Callable[[int, int, int, int], int]
-SHORT_TEXT = 1 << 14  # bytes; no thread waits longer for the interpreter's lock than 0.1 ms
+SHORT_TEXT = 1 << 14  # bytes; encoding them holds the interpreter's lock for at most 0.1 ms
 _BLANK = bytes(PADDING)
 _NO_MARKS = bytes(SHORT_TEXT // 8 + 16)
 
-_FIRST_SLOTS = 1 << 13  # 320 KiB: what a few short texts need
+_FIRST_SLOTS = 1 << 13  # 320 KiB: enough for a few short texts
 _LEAST_SLOTS = 4 * BATCH
-_MANY_SLOTS = 1 << 19  # from where on tables grow by less: their pages are cleared, and never used
+_MANY_SLOTS = 1 << 19  # larger tables grow by a smaller factor, because unused pages are cleared
 _GROWTH, _LATER_GROWTH = 8, 4
-_ARENA_OF_SLOT = 32  # bytes; with both tables 72, and only half the slots are used
+_ARENA_OF_SLOT = 32  # bytes; 72 with both tables, and only half of the slots are used
 _CACHE_LINE = 64
-_KEPT_IDS = 1 << 24  # bytes: those of pieces of files
-_KEPT_SCRATCH = 1 << 20  # bytes; more is given back after the text that needed it
+_KEPT_IDS = 1 << 24  # bytes; enough for pieces of files
+_KEPT_SCRATCH = 1 << 20  # bytes; larger scratch is freed after the text that needed it
 
 
 def scratch_for(longest: int) -> NDArray[np.uint64]:
-    """Scratch for merging words of up to ``longest`` bytes one after the other."""
+    """Return scratch memory for merging words of up to ``longest`` bytes."""
     return np.empty(_merging_scratch(max(longest, SHORT_TEXT)), np.uint64)
 
 
@@ -57,16 +57,16 @@ def _merging_scratch(longest: int) -> int:
     return (LEAST_MERGE_SCRATCH + MERGE_SCRATCH * longest) // 8 + 1
 
 
-_LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 0.5 MiB, of which little is touched
+_LEAST_SCRATCH = _merging_scratch(SHORT_TEXT)  # uint64: 0.5 MiB, mostly untouched
 
 
 class WordTable:
-    """Memory of a table of words, at most half of which may be in use.
+    """Memory of a hash table of words, at most half full.
 
     Attributes:
         slots: a power of two, or 0.
-        places: uint64, zeros, some for each slot.
-        used: uint64 ``[1]``: how many slots are in use, in a cache line of its own.
+        places: uint64, zero-initialized; several per slot.
+        used: uint64 ``[1]``: number of used slots, in its own cache line.
     """
 
     __slots__ = ("places", "slots", "used")
@@ -77,19 +77,14 @@ class WordTable:
         self.used = at_cache_line(_CACHE_LINE // 8)
 
     def next_slots(self, most: int) -> int:
-        """How many there are next, which is as many as now where it is not full."""
+        """Return the number of slots of the next table; unchanged if this one is not full."""
         if int(self.used[0]) < self.slots // 2:
             return self.slots
         return min((_GROWTH if self.slots < _MANY_SLOTS else _LATER_GROWTH) * self.slots, most)
 
 
 class Arena:
-    """Memory that is filled from its begin.
-
-    Attributes:
-        content: uint8.
-        used: uint64 ``[1]``: how many bytes are in use, in a cache line of its own.
-    """
+    """Memory filled from its begin; ``used`` bytes have their own cache line."""
 
     __slots__ = ("content", "used")
 
@@ -103,11 +98,9 @@ class Arena:
 
 
 class WordCache:
-    """Words and their ids, in memory that threads share: see `kernels.encoding.word_cache`.
+    """Words and their ids, shared by threads; see `kernels.encoding.word_cache`.
 
-    Args:
-        short, long: tables of words of their own key, and of longer ones.
-        arena: what is neither's.
+    Words that fit their key are in ``short``, longer ones in ``long``, other data in ``arena``.
     """
 
     __slots__ = ("arena", "long", "short")
@@ -117,22 +110,15 @@ class WordCache:
 
     @classmethod
     def empty(cls, slots: int, most: int, long_slots: int | None = None) -> WordCache:
-        """One that knows no words.
-
-        Args:
-            slots: of the tables at first. most: when they do not grow any more. 0: nothing is ever
-                remembered.
-            long_slots: of the second table, where it is another number.
-        """
+        """Create an empty cache of at most ``most`` slots; 0 disables it."""
         long_slots = slots if long_slots is None else long_slots
         tables = WordTable(slots, ENTRY), WordTable(long_slots, LONG_PLACE)
         return cls(*tables, Arena(most * _ARENA_OF_SLOT))
 
     def following(self, most: int) -> WordCache:
-        """What follows when this is full: larger tables with its words, or none of them.
+        """Return the cache after a full one: larger with its words, or empty.
 
-        Threads may go on adding to this one. What a table of the two has no need to leave, and the
-        arena, both have in common from now on.
+        Threads may still add to this one. Tables that do not grow, and the arena, are shared.
         """
         slots, long_slots = self.short.next_slots(most), self.long.next_slots(most)
         if self.arena.is_full() or (slots, long_slots) == (self.short.slots, self.long.slots):
@@ -140,7 +126,6 @@ class WordCache:
         return self.enlarged(slots, long_slots)
 
     def enlarged(self, slots: int, long_slots: int) -> WordCache:
-        """The same words in tables of so many slots, which may be as many as now."""
         short, long = self.short, self.long
         if slots > short.slots:
             short = WordTable(slots, ENTRY)
@@ -151,7 +136,7 @@ class WordCache:
         return WordCache(short, long, self.arena)
 
     def lend_to(self, record: NDArray[Any]) -> None:
-        """Write the tables' addresses where kernels look for them."""
+        """Write the addresses of the tables to a `WORKSPACE` record."""
         tables = (
             ("cache", self.short, ENTRY, ENTRY),
             ("long", self.long, LONG_PLACE, 2 * LONG_PLACE),
@@ -169,43 +154,36 @@ class WordCache:
 
 
 class SharedWords:
-    """The words that all threads of an encoder have met.
+    """The word cache of an encoder, shared by its threads.
 
-    Tables begin small, grow as they fill, and are replaced by empty ones when one is full and may
-    not grow: words that matter are soon met again.
-
-    Args:
-        most: how many words are remembered; 0: none.
-
-    Attributes:
-        table: the newest one. Threads change over to it when theirs is full.
+    Tables start small and grow; a full table of ``most`` words is replaced by an empty one. Threads
+    switch to the newest ``table`` when theirs is full.
     """
 
     __slots__ = ("_most_slots", "table")
 
     def __init__(self, most: int) -> None:
-        # A power of two, so that tables are at most half full.
+        # A power of two, with tables at most half full.
         self._most_slots = max(_LEAST_SLOTS, 1 << (2 * most - 1).bit_length()) if most else 0
         self.forget()
 
     def forget(self) -> None:
-        """Replace the table by an empty one; calls that are encoding keep theirs."""
         self.table = WordCache.empty(min(_FIRST_SLOTS, self._most_slots), self._most_slots)
 
     def after(self, full: WordCache) -> WordCache:
-        """The table that follows one that is full; made by the first thread that asks."""
+        """Return the cache that follows a full one; the first thread creates it."""
         with _replacing:
             if self.table is full:
                 self.table = full.following(self._most_slots)
             return self.table
 
 
-# One for all encoders: tables are replaced a few times in the life of a process.
+# One lock for all encoders: caches are replaced only a few times per process.
 _replacing = threading.Lock()
 
 
 def _renew_lock() -> None:
-    """In a forked child nobody is replacing a table, whatever the lock says."""
+    """Reset the lock in a forked child, where no thread holds it."""
     global _replacing
     _replacing = threading.Lock()
 
@@ -214,11 +192,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class ShortBuffers:
-    """Text, marks and ids of one call after the other, and views through which Python is quick.
-
-    Attributes:
-        text, span, marks, progress, ids: what kernels are given.
-    """
+    """Reusable buffers for the text, marks and ids of one short text at a time."""
 
     __slots__ = ("_marks", "_span", "_text", "ids", "marks", "progress", "span", "text")
 
@@ -235,11 +209,9 @@ class ShortBuffers:
     def encode(
         self, content: bytes, mark: MarkShort, workspace: NDArray[np.int64]
     ) -> tuple[list[int], bool]:
-        """The ids of UTF-8 text of at most `SHORT_TEXT` bytes; and whether the cache is full.
+        """Encode at most `SHORT_TEXT` bytes; also return whether the cache is full.
 
-        Args:
-            mark: of `Splitter.marking_short_texts`.
-            workspace: fields of a `WORKSPACE`; its scratch is enough for `SHORT_TEXT` bytes.
+        ``mark`` comes from `Splitter.marking_short_texts`; ``workspace`` is a `WORKSPACE` as int64.
         """
         size = len(content)
         self._text[: size + PADDING] = content + _BLANK
@@ -249,26 +221,18 @@ class ShortBuffers:
         return listed(self.ids[: -1 - count if full else count]), full
 
     def clear_marks(self, size: int) -> None:
-        """Unmark the text up to ``size`` bytes and the block behind it."""
+        """Clear the marks up to ``size`` bytes and in the next block."""
         marked = (size // 64 + 2) * 8
         self._marks[:marked] = _NO_MARKS[:marked]
 
 
 class TextsAtOnce:
-    """What kernels need that encode a text in one call: see `kernels.encoding.short_texts`.
-
-    It never changes after it is made, so that threads may put another in its place.
+    """Arguments of the kernels in `kernels.encoding.short_texts`. Immutable.
 
     Args:
-        workspace: what encodes; used for nothing else.
-        kernel: one of `short_texts`.
-        cutting: the table of classes, and the options of the kernel.
-        ints: those of all ids; see `append_ids`.
-
-    Attributes:
-        address: of one `SHORT`.
-        encode: the kernel.
-        words: the table of words in use.
+        workspace: used only for this.
+        cutting: table of classes and options of the kernel.
+        ints: Python ints of all ids; see `append_ids`.
     """
 
     __slots__ = ("_held", "address", "encode", "words")
@@ -300,17 +264,11 @@ class TextsAtOnce:
 
 
 class Workspace:
-    """What one thread at a time needs: scratch, always enough for a short text, and buffers.
-
-    Args:
-        record: one `WORKSPACE`: the tables that all threads read; copied.
-        words: the table of words, which threads share.
+    """Scratch memory (enough for a short text) and buffers of one thread.
 
     Attributes:
-        record: one `WORKSPACE`: the addresses of all of it, as kernels want them.
-        fields: the record as int64, which a kernel is handed sooner.
-        words: the table in use.
-        short: buffers for short texts.
+        record: one `WORKSPACE`: the addresses for kernels; ``fields`` is its int64 view.
+        words: the word cache in use.
     """
 
     __slots__ = ("_ids", "_queue", "fields", "record", "scratch", "short", "words")
@@ -326,7 +284,6 @@ class Workspace:
         self._take_scratch(_LEAST_SCRATCH)
 
     def use(self, words: WordCache) -> None:
-        """Go on with another table of words."""
         self.words = words
         words.lend_to(self.record)
 
@@ -339,24 +296,19 @@ class Workspace:
             self.record["longest"] = (8 * words - LEAST_MERGE_SCRATCH) // MERGE_SCRATCH
 
     def grow_scratch(self, longest: int) -> None:
-        """Make scratch large enough for a pre-token of ``longest`` bytes."""
+        """Ensure scratch for a pre-token of ``longest`` bytes."""
         if longest <= self.record["longest"][0]:
             return
         wanted = longest // 64 + 1 if self.record["trie"][0] else _merging_scratch(longest)
         self._take_scratch(max(wanted, min(2 * wanted, _KEPT_SCRATCH // 8)))
 
     def room_for_ids(self, number: int) -> NDArray[np.uint32]:
-        """Memory for ids until the workspace is given back; the same as before, if it is enough.
-
-        What is asked of the C library and freed again for each piece of a file may go back to the
-        system each time, and is cleared page by page when it comes again.
-        """
+        """Return reusable memory for ids, because new memory causes page faults."""
         if len(self._ids) < number:
             self._ids = np.empty(number, np.uint32)
         return self._ids
 
     def shrink(self) -> None:
-        """Give back scratch that few texts need."""
         if self._ids.nbytes > _KEPT_IDS:
             self._ids = np.empty(0, np.uint32)
         if self.scratch.nbytes > _KEPT_SCRATCH:
@@ -364,7 +316,7 @@ class Workspace:
 
 
 def at_cache_line(words: int) -> NDArray[np.uint64]:
-    """Zeros that begin at a cache line, so that no entry lies across two."""
+    """Allocate zeros aligned to a cache line, so that no entry crosses two."""
     room = np.zeros(words + _CACHE_LINE // 8, np.uint64)
     begin = -room.ctypes.data % _CACHE_LINE // 8
     return room[begin : begin + words]

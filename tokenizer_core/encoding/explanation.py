@@ -1,4 +1,4 @@
-"""How ids came about, merge by merge, and which tokens no text leads to."""
+"""Explain ids merge by merge, and find tokens that no text produces."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ from bpeline.tokenizer_core.vocabulary import MergeIds, TokenIds
 
 
 def unreachable_tokens(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Tokens v with encode(decode(v)) ≠ [v], split pattern included, with their ids.
-
-    Tokens that are not UTF-8 on their own (parts of characters) are no text and left out.
-    """
+    """Return UTF-8 tokens v with encode(decode(v)) ≠ [v], and their ids."""
     texts = {token: id_ for token, id_ in ids.items() if _is_utf8(token)}
     spans = spans_of_lengths(list(texts))
     behind = np.full(len(spans), -1, np.int64)
@@ -46,7 +43,7 @@ def _is_utf8(token: bytes) -> bool:
 
 
 def tokens_not_made_by_merges(encoder: Encoder, ids: Mapping[bytes, int]) -> dict[bytes, int]:
-    """Tokens that, taken as one pre-token, are not encoded as themselves, with their ids."""
+    """Return tokens that merges do not make from their bytes, with their ids."""
     if isinstance(ids, TokenIds):
         table = ids.table
         numbers = table.ids
@@ -62,7 +59,6 @@ def tokens_not_made_by_merges(encoder: Encoder, ids: Mapping[bytes, int]) -> dic
 def _others(
     ids: NDArray[np.int64], encoded: NDArray[np.uint32], ends: NDArray[np.int64]
 ) -> list[int]:
-    """Indices of the texts that are not encoded as the one id."""
     themselves = np.diff(ends, prepend=0) == 1
     themselves[themselves] = encoded[ends[themselves] - 1] == ids[themselves]
     return np.flatnonzero(~themselves).tolist()
@@ -70,7 +66,7 @@ def _others(
 
 @dataclass(frozen=True, slots=True)
 class FiredMerge:
-    """One merge: at byte ``begin`` of the text ``left`` and ``right`` became one token."""
+    """A merge of ``left`` and ``right`` at byte ``begin`` of the text."""
 
     rank: int
     left: bytes
@@ -80,15 +76,11 @@ class FiredMerge:
 
 @dataclass(frozen=True, slots=True)
 class ExplainedPreToken:
-    """A pre-token and its way to ids.
+    """A pre-token, its merges in order, and its ids.
 
     Attributes:
-        word: its bytes.
-        begin: where it stands in the text, in bytes; of an imported tokenizer in the text that its
-            normalizer and its prefix make.
-        merges: in the order in which they fired.
-        ids, tokens: what is left in the end.
-        whole: it is one token by itself, merges or not (``ignore_merges``, added tokens).
+        begin: byte offset in the text; for imported tokenizers, in the normalized text.
+        whole: it is one token regardless of merges (``ignore_merges``, added tokens).
     """
 
     word: bytes
@@ -99,7 +91,7 @@ class ExplainedPreToken:
     whole: bool = False
 
     def trees(self) -> tuple[MergeTree, ...]:
-        """One tree for each token: what it was joined of, down to bytes."""
+        """Return a tree of merges for each token, down to bytes."""
         if self.whole:
             return (MergeTree(self.word),)
         trees = {self.begin + at: MergeTree(bytes([byte])) for at, byte in enumerate(self.word)}
@@ -113,7 +105,7 @@ class ExplainedPreToken:
 
 @dataclass(frozen=True, slots=True)
 class MergeTree:
-    """A token and the two it was joined of; a byte has no parts and no rank."""
+    """A token and its two parts; bytes have neither parts nor rank."""
 
     token: bytes
     rank: int | None = None
@@ -121,14 +113,11 @@ class MergeTree:
 
 
 class Explainer:
-    """Merges words as the encoder does, and writes down what fired.
+    """Merges words as the encoder does, and records the merges.
 
     Args:
-        byte_ids: int64 ``[256]``; −1: the byte has no id and is left out.
-        merges: ids of left parts, right parts and results, by rank.
+        byte_ids: int64 ``[256]``; −1 for bytes without an id, which are dropped.
         ids: token bytes → id, without special tokens.
-        pattern: the split pattern.
-        ignore_merges: whether a word that is in ``ids`` is one token whatever its merges say.
     """
 
     def __init__(
@@ -150,15 +139,14 @@ class Explainer:
         self._ignore_merges = ignore_merges
 
     def explain(self, content: bytes, at: int = 0) -> list[ExplainedPreToken]:
-        """Each pre-token of UTF-8 text that begins at a byte; special tokens are ordinary."""
+        """Explain each pre-token of a text at byte ``at``, ignoring special tokens."""
         edges = Splitter(self._pattern).edges(Text.of(content)).tolist()
         return [self._word(content[begin:end], at + begin) for begin, end in pairwise(edges)]
 
     def token(self, content: bytes, begin: int = 0) -> ExplainedPreToken:
-        """How merges make a token of its bytes, whatever the pattern would cut.
+        """Explain how merges build a token from its bytes, without the split pattern.
 
-        The result has other ids than the token's when merges do not lead to it: a special token,
-        or one that only ``ignore_merges`` gives.
+        The ids differ for special tokens and tokens that only ``ignore_merges`` gives.
         """
         data, size = np.frombuffer(bytearray(content), np.uint8), len(content)
         scratch = np.empty((LEAST_MERGE_SCRATCH + MERGE_SCRATCH * size) // 8, np.uint64)
@@ -179,7 +167,7 @@ class Explainer:
         return ExplainedPreToken(content, begin, tuple(merges), ids, named)
 
     def _word(self, word: bytes, begin: int) -> ExplainedPreToken:
-        word = word.translate(None, self._absent)  # as the encoder leaves out what has no id
+        word = word.translate(None, self._absent)  # as the encoder drops bytes without an id
         if self._ignore_merges and word in self._ids:
             return ExplainedPreToken(word, begin, (), (self._ids[word],), (word,), whole=True)
         return self.token(word, begin)

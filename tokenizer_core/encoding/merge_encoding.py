@@ -1,4 +1,4 @@
-"""Byte pair encoding of spans of text by kernels, in many threads at once, and its tables."""
+"""Thread-safe byte pair encoding by kernels, and the tables that they use."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import MergeIds
 
-DEFAULT_CACHE_WORDS = 1 << 21  # at most 144 bytes each: 288 MiB, as they fill
+DEFAULT_CACHE_WORDS = 1 << 21  # up to 144 bytes each: 288 MiB when full
 MAX_CACHE_WORDS = 1 << 24
 
-# One workspace for the short texts of all threads needs the interpreter's lock.
+# One workspace for the short texts of all threads relies on the interpreter's lock.
 _LOCKED = not sysconfig.get_config_var("Py_GIL_DISABLED")
-# Kernels for short texts are compiled where there are many: the others do as well for a few.
+# Kernels for short texts are compiled only after many calls; a few calls use the others.
 _CALLS_BEFORE_COMPILING = 64
 _calls_left: dict[Callable[..., int], int] = {}
 _SHORT_KERNELS: dict[Callable[..., bool], ShortKernel] = {
@@ -54,32 +54,24 @@ _SHORT_KERNELS: dict[Callable[..., bool], ShortKernel] = {
     mark_cl100k: short_texts.encode_short_cl100k,
     mark_o200k: short_texts.encode_short_o200k,
 }
-_MAX_TOKEN_TEXT = 1 << 26  # bytes of all tokens together
-_LEAST_LARGE = 1 << 20  # bytes of all tables that are worth large pages, some of which stay empty
-_NODES_PER_TOKEN = 4  # of the trie; doubled where it is not enough
+_MAX_TOKEN_TEXT = 1 << 26  # bytes of all tokens
+_LEAST_LARGE = 1 << 20  # bytes of all tables from which huge pages are worth their unused space
+_NODES_PER_TOKEN = 4  # of the trie; doubled if too few
 
 
 class BytePairEncoder(Encoder):
-    """Byte pair encoding of marked text: in each pre-token the pair of lowest rank, leftmost first.
+    """Byte pair encoding of marked text: lowest rank first, leftmost first.
 
-    Any number of threads may encode at once. Each borrows a workspace for the length of a call, and
-    all of them share one table of words, so that a word is merged once, whoever meets it first.
+    Thread-safe. Each call borrows a workspace; all share one word cache.
 
     Args:
         byte_ids: int64 ``[256]``: the id of each byte.
-        left, right, results: int64 ``[n_merges]``: ids of the parts and of the result, by rank.
-            Pairs are distinct.
-        pattern: how spans are cut into pre-tokens.
-        cache_words: how many words are remembered, rounded up to a power of two (at least 128);
-            then all are forgotten and learned anew. 0: none.
-        splitter: what cuts by the pattern; it may cut further where no merge ever joins.
-        ranks: int64 ``[n_merges]``, ascending, where some merges have the same rank: of these the
-            leftmost is next.
-
-    Attributes:
-        pattern, byte_ids, cache_words: as given.
-        merge_ids: left, right and results.
-        merges: how many there are.
+        left, right, results: int64 ``[n_merges]``: ids of parts and results, by rank; distinct
+            pairs.
+        cache_words: size of the word cache, rounded up to a power of two (at least 128); it is
+            emptied when full. 0 disables it.
+        splitter: pre-tokenizer for the pattern; may split further where no merge joins.
+        ranks: int64 ``[n_merges]``, ascending, if merges share ranks.
     """
 
     def __init__(
@@ -112,23 +104,17 @@ class BytePairEncoder(Encoder):
 
     @property
     def has_whole_words(self) -> bool:
-        """Whether some words are one token although merges make several of them."""
+        """Whether `take_whole` added words."""
         return "whole" in self._tables
 
     @property
     def merges_once(self) -> bool:
-        """Whether each merge makes a token of its own, behind those of its parts, and is used."""
+        """Whether each merge makes a new token after its parts, and is reachable."""
         tokens = self._tables.get("tokens")
         return tokens is not None and len(tokens) == _words_of_tokens(self.merges)
 
     def take_whole(self, ids: Mapping[bytes, int]) -> None:
-        """Make words one token each, whatever their merges say.
-
-        For the time before the first encoding: what is under way is not thought over.
-
-        Args:
-            ids: the words, of two bytes or more, and their ids.
-        """
+        """Encode these words as one token, regardless of merges; call it before encoding."""
         if not ids:
             return
         words = Text.of(b"".join(ids)).data
@@ -138,9 +124,9 @@ class BytePairEncoder(Encoder):
         values = np.fromiter(ids.values(), np.int64, len(ids))
         fill_whole_words(words, ends, values, table, HASH_KEY)
         self._record["whole_shift"] = 64 - bits
-        for field, kept in (("whole", table), ("whole_text", words)):
-            self._tables[field] = kept
-            self._record[field] = kept.ctypes.data
+        for field, array in (("whole", table), ("whole_text", words)):
+            self._tables[field] = array
+            self._record[field] = array.ctypes.data
         self._highest_id = max(self._highest_id, int(values.max()))
         self._words.forget()
         self._leave_words()
@@ -157,13 +143,9 @@ class BytePairEncoder(Encoder):
             self._idle[get_ident()] = workspace
 
     def _borrow(self) -> Workspace:
-        """The workspace that this thread had last, else one that no thread has, or a new one.
-
-        What a workspace holds lies in the caches of the processor of who had it: two threads that
-        take turns with two of them wait for each line that they write.
-        """
+        """Return this thread's last workspace, which may be cached, or another."""
         idle = self._idle
-        with suppress(KeyError):  # each of these calls is atomic
+        with suppress(KeyError):  # each call is atomic
             return idle.pop(get_ident())
         with suppress(KeyError):
             return idle.popitem()[1]
@@ -173,12 +155,11 @@ class BytePairEncoder(Encoder):
         return Workspace(self._record, self._words.table)
 
     def _make_room(self, workspace: Workspace) -> None:
-        """Give a workspace whose table of words is full the one that follows."""
         workspace.use(self._words.after(workspace.words))
         self._leave_words()
 
     def _leave_words(self) -> None:
-        """Drop idle workspaces, so that a table of words that is out of use can be freed."""
+        """Drop idle workspaces, so that an unused word cache can be freed."""
         self._idle.clear()
         self._at_once = None
 
@@ -208,7 +189,7 @@ class BytePairEncoder(Encoder):
         spans: NDArray[np.int64],
         behind: NDArray[np.int64],
     ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """`encode` of text that is cut already: a bitmap of where pre-tokens start."""
+        """Encode text that is already split; ``marks`` is a bitmap of starts."""
         ids = np.empty(_room_for(text, spans), np.uint32)
         with self._workspace() as workspace:
             ends = self._write_ids(workspace, text, marks, spans, behind, ids)
@@ -233,7 +214,7 @@ class BytePairEncoder(Encoder):
         behind: NDArray[np.int64],
         ids: NDArray[np.uint32],
     ) -> NDArray[np.int64]:
-        """Write the ids of spans; the number of ids up to the end of each."""
+        """Write the ids of spans; return the number of ids up to the end of each span."""
         ends = np.empty(len(spans), np.int64)
         state = np.zeros(1, encode_text.PROGRESS)
         state["position"] = -1
@@ -264,7 +245,7 @@ class BytePairEncoder(Encoder):
         return ids
 
     def _encode_without_kernel(self, content: bytes) -> list[int]:
-        """`encode_short` where no kernel is ready that does all of it."""
+        """`encode_short` until a specialised kernel is ready."""
         may_wait, kernel = self._may_wait, self._short_kernel or encode_text.encode_span
         if len(content) > SHORT_TEXT or (may_wait and _is_one_of_few(kernel)):
             return super().encode_short(content)
@@ -276,7 +257,7 @@ class BytePairEncoder(Encoder):
             self._at_once = TextsAtOnce(workspace, self._short_kernel, cutting, ints)
             return self.encode_short(content)
         workspace = self._borrow()
-        # On any exception the workspace is lost, not the text of another call in it.
+        # On an exception, the workspace is dropped instead of reused in an unknown state.
         ids, full = workspace.short.encode(content, self._mark_short, workspace.fields)
         if full:
             self._make_room(workspace)
@@ -286,16 +267,11 @@ class BytePairEncoder(Encoder):
     def gains(
         self, words: NDArray[np.uint8], offsets: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """How often each merge fires on counted words: int64 ``[n_merges]``.
-
-        Args:
-            words: uint8, one after the other. offsets: int64 ``[n + 1]``, where each begins.
-            counts: int64 ``[n]``, how often each occurs.
-        """
+        """Count the applications of each merge; see `Tokenizer.merge_gains`."""
         gains = np.zeros(self.merges, np.int64)
         begins, ends = offsets[:-1], offsets[1:]
         filled = begins < ends
-        # Another table than that of `encode`: which merges fire, not only what they leave.
+        # Not the tables of `encode`: these record which merges are applied.
         encode_word.add_gains(
             np.require(words, np.uint8, ["C", "W"]),
             begins[filled],
@@ -311,13 +287,12 @@ class BytePairEncoder(Encoder):
 
 
 def _room_for(text: Text, spans: NDArray[np.int64]) -> int:
-    """How many ids there may be of spans, and beyond."""
     size = text.size if len(spans) == 1 else int((spans[:, 1] - spans[:, 0]).sum())
     return size + len(spans) + ROOM
 
 
 def _is_one_of_few(kernel: Callable[..., int]) -> bool:
-    """Whether a short text is one of the first in this process, and its kernel is not kept."""
+    """Return whether a kernel is not compiled and was called only a few times."""
     left = _calls_left.get(kernel)
     if left is None:
         left = 0 if are_kept(kernel) else _CALLS_BEFORE_COMPILING
@@ -326,7 +301,7 @@ def _is_one_of_few(kernel: Callable[..., int]) -> bool:
 
 
 def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
-    """int64 ``[n, 2]``: where each of some contents lies when they are joined."""
+    """Return the ranges of contents when they are joined: int64 ``[n, 2]``."""
     spans = np.zeros((len(contents), 2), np.int64)
     np.cumsum(np.fromiter(map(len, contents), np.int64, len(contents)), out=spans[:, 1])
     spans[1:, 0] = spans[:-1, 1]
@@ -336,7 +311,7 @@ def spans_of_lengths(contents: Sequence[bytes]) -> NDArray[np.int64]:
 def as_spans(
     content: NDArray[np.uint8], offsets: NDArray[np.int64]
 ) -> tuple[Text, NDArray[np.int64]]:
-    """Words that lie one after the other as spans of a text: int64 ``[n, 2]``."""
+    """Return joined words as a text and spans: int64 ``[n, 2]``."""
     begin, end = int(offsets[0]), int(offsets[-1])
     edges = np.asarray(offsets, np.int64) - begin
     spans = np.ascontiguousarray(np.stack((edges[:-1], edges[1:]), axis=1))
@@ -344,15 +319,9 @@ def as_spans(
 
 
 def derive_merges(byte_ids: NDArray[np.int64], tokens: Mapping[int, bytes]) -> MergeIds:
-    """The merges that stand for ids that are ranks, in order of rank; see `formats.ranks`.
+    """Derive the merges of tokens whose ids are ranks, by rank; see `formats.ranks`.
 
-    Args:
-        byte_ids: int64 ``[256]``: the id of each byte.
-        tokens: of two bytes or more, by id.
-
-    Returns:
-        Ids of the parts and of the result, int64 ``[n]`` each; tokens that no merge makes are not
-        among them.
+    Tokens, by id, have at least two bytes; those that no merge makes are left out.
     """
     in_order = sorted(tokens, key=lambda id_: len(tokens[id_]))
     words, results = [tokens[id_] for id_ in in_order], np.array(in_order, np.int64)
@@ -368,23 +337,17 @@ def derive_merges(byte_ids: NDArray[np.int64], tokens: Mapping[int, bytes]) -> M
         left,
         right,
     )
-    made = np.flatnonzero(left >= 0)
-    by_rank = made[np.argsort(results[made])]
+    rows = np.flatnonzero(left >= 0)
+    by_rank = rows[np.argsort(results[rows])]
     return left[by_rank], right[by_rank], results[by_rank]
 
 
 def merge_tables(
     byte_ids: NDArray[np.int64], merges: MergeIds, ranks: NDArray[np.int64] | None = None
 ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-    """What threads read while they encode.
+    """Build the tables that threads share.
 
-    Args:
-        byte_ids: int64 ``[256]``: the id of each byte.
-        merges: pairs are distinct.
-        ranks: see `BytePairEncoder`.
-
-    Returns:
-        One `WORKSPACE` with the addresses of the tables; and the tables, to be kept with it.
+    Returns one `WORKSPACE` with their addresses, and the tables, which must outlive it.
     """
     record = np.zeros(1, WORKSPACE)
     record["key_low"], record["key_high"] = HASH_KEY
@@ -402,25 +365,24 @@ def merge_tables(
 def _token_tables(
     byte_ids: NDArray[np.int64], merges: MergeIds, record: NDArray[Any]
 ) -> dict[str, NDArray[Any]] | None:
-    """The tables of `encode_by_backtracking`; None where no proper list means the same as these
-    merges, or tokens are too many."""
+    """Build tables for `encode_by_backtracking`; None if it cannot be used."""
     largest = max(int(column.max(initial=0)) for column in (byte_ids, *merges))
     indices = np.full(largest + 1, -1, np.int32)
     indices[merges[2]] = 0
-    made = int(np.count_nonzero(indices == 0))
+    produced = int(np.count_nonzero(indices == 0))
     indices[merges[2]] = -1
-    if token_tables.BYTES + made > token_tables.MAX_TOKENS:
+    if token_tables.BYTES + produced > token_tables.MAX_TOKENS:
         return None
-    pair_bits = _bits_for(made)
+    pair_bits = _bits_for(produced)
     pair_shift = np.uint64(64 - pair_bits)
-    pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and a byte for each
-    kept, tokens = np.empty(made, np.int32), at_cache_line(_words_of_tokens(made))
+    pairs = np.zeros(9 << (pair_bits - 3), np.uint64)  # slots, and one byte per slot
+    kept_merges, tokens = np.empty(produced, np.int32), at_cache_line(_words_of_tokens(produced))
     number = token_tables.keep_merges(
-        byte_ids, *merges, pair_shift, HASH_KEY, indices, kept, pairs, tokens
+        byte_ids, *merges, pair_shift, HASH_KEY, indices, kept_merges, pairs, tokens
     )
     if number < 0:
         return None
-    left, right, results = (column[kept[:number]] for column in merges)
+    left, right, results = (column[kept_merges[:number]] for column in merges)
     ids = np.concatenate((byte_ids, results))
     left, right = indices[left].astype(np.int64), indices[right].astype(np.int64)
     ends = np.empty(len(ids), np.int64)
@@ -444,15 +406,11 @@ def _token_tables(
 
 
 def _words_of_tokens(merges: int) -> int:
-    """The size of a table of the tokens of all bytes and of merges, in uint64."""
     return token_tables.TOKEN // 8 * (token_tables.BYTES + merges)
 
 
 def _side_by_side(tables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """The same tables in large pages, where they are many small ones.
-
-    A search jumps about in them: the processor knows where few pages are without looking that up.
-    """
+    """Copy large tables to huge pages, to avoid TLB misses."""
     begins = np.cumsum([0, *(-(-table.nbytes // LINE) * LINE for table in tables.values())])
     if begins[-1] < _LEAST_LARGE:
         return tables
@@ -467,11 +425,7 @@ def _side_by_side(tables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 def trie_of_tokens(
     text: NDArray[np.uint8], ends: NDArray[np.int64], heads: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int32]] | None:
-    """A `token_trie`, and the next shorter token that each begins with; None: too many nodes.
-
-    Args:
-        text, ends, heads: see `token_trie.fill_trie`.
-    """
+    """Build a `token_trie` and the next shorter prefixes; None if too large."""
     nodes_of, shorter = np.empty((2, len(ends)), np.int32)
     spelled = np.empty(token_trie.MOST_SYMBOLS, np.int64)
     begin = token_trie.CELLS // 8
@@ -511,7 +465,7 @@ def trie_of_tokens(
 
 
 def merge_table(merges: MergeIds, ranks: NDArray[np.int64] | None = None) -> NDArray[np.uint64]:
-    """`merge_word`'s table of merges; their ranks are their places, unless they are given."""
+    """Build `merge_word`'s table of merges; by default, ranks are positions."""
     table = empty_merge_table(len(merges[2]))
     left, right, results = merges
     order = np.arange(len(results)) if ranks is None else ranks
@@ -520,7 +474,6 @@ def merge_table(merges: MergeIds, ranks: NDArray[np.int64] | None = None) -> NDA
 
 
 def empty_merge_table(merges: int) -> NDArray[np.uint64]:
-    """An empty table that will be at most half full."""
     return np.full(2 << _bits_for(merges), NO_MERGE, np.uint64)
 
 

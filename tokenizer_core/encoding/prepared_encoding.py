@@ -1,4 +1,4 @@
-"""Texts prepared as an imported tokenizer prescribes, and encoded."""
+"""Encoding of texts that an imported tokenizer normalizes or splits first."""
 
 from __future__ import annotations
 
@@ -25,18 +25,11 @@ from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 
 _VISIBLE = "".join(map(chr, range(0x21, 0x7F)))
-_HOLDS_SPACE = re.compile(rb"\S (?:\S|\Z)")  # which `AsciiSpaces` could cut
+_HOLDS_SPACE = re.compile(rb"\S (?:\S|\Z)")  # a space where `AsciiSpaces` could cut
 
 
 class PreparedEncoder(Encoder):
-    """An encoder of texts that are prepared first.
-
-    Args:
-        spec: of the tokenizer.
-        inner: encodes what is prepared.
-        preparation: of texts.
-        unsought: ids of special tokens that are ordinary text.
-    """
+    """An encoder that prepares texts; ``unsought`` special tokens are text."""
 
     def __init__(
         self,
@@ -50,44 +43,45 @@ class PreparedEncoder(Encoder):
         self._preparation = preparation
         self._unsought = unsought
         self._cutting = preparation.raw if preparation.only_cuts and not unsought else None
-        # Without it in a text nothing is to be done; −1: it tells nothing.
+        # The first byte of all tokens: without it, a text needs no preparation. −1: no such byte.
         self._first_byte = -1 if self._cutting is None else self._cutting.first_byte
 
     def ignoring(self, special: frozenset[int]) -> PreparedEncoder:
         return PreparedEncoder(self._spec, self.inner, self._preparation, special)
 
     def without(self, contents: Collection[bytes]) -> Encoder:
-        """The same encoder for spans in which none of these strings stands.
-
-        Where nothing else would be sought in them, the inner one: their bytes are read once less.
-        """
+        """Return an encoder for spans that contain none of these strings."""
         if self._cutting is None or not self._cutting.seeks_only(contents):
             return self
         return self.inner
 
     def independent_cuts(self, cuts: Cuts) -> Cuts:
         pipeline, preparation = self._spec.pipeline, self._preparation
-        flagged = any(one.single_word or one.lstrip or one.rstrip for one in preparation.tokens)
+        flagged = any(
+            token.single_word or token.lstrip or token.rstrip for token in preparation.tokens
+        )
         normalizer = None if pipeline is None else pipeline.normalizer
         unbroken = *cuts.unbroken, *preparation.contents.values()
         if not (cuts.pairs is None or flagged or normalizer or preparation.prefix):
             return replace(cuts, unbroken=unbroken)
-        # Tokens that look neither at what stands before them nor, where one ends there, behind it.
-        looks_behind = any(one.single_word for one in preparation.tokens)
+        # Tokens that do not depend on the text before them, nor, at its end, on the text after.
+        looks_behind = any(token.single_word for token in preparation.tokens)
         plain = {
-            one.content.encode()
-            for one in preparation.raw.tokens
-            if not (looks_behind or one.lstrip or one.content[0].isspace())
+            token.content.encode()
+            for token in preparation.raw.tokens
+            if not (looks_behind or token.lstrip or token.content[0].isspace())
         }
-        special_tokens = tuple(one for one in cuts.special_tokens if one in plain)
+        special_tokens = tuple(token for token in cuts.special_tokens if token in plain)
         spaces = AsciiSpaces() if self._parts_at_spaces else None
         return Cuts(pairs=spaces, special_tokens=special_tokens, unbroken=unbroken)
 
     @cached_property
     def _parts_at_spaces(self) -> bool:
-        """Whether a space between two ASCII words always parts the ids of both."""
+        """Whether a space between two ASCII words always separates their ids."""
         cuts, pipeline = self._spec.pattern.cut_pairs, self._spec.pipeline
-        if cuts is None or any(cuts.first(f"{one} a".encode(), 1, 2) < 0 for one in _VISIBLE):
+        if cuts is None or any(
+            cuts.first(f"{character} a".encode(), 1, 2) < 0 for character in _VISIBLE
+        ):
             return False
         prefix = self._preparation.prefix
         if prefix is not None and (prefix.replaces_spaces or prefix.text != " "):
@@ -101,7 +95,7 @@ class PreparedEncoder(Encoder):
         normalizer = None if pipeline is None else pipeline.normalizer
         if normalizer is None:
             return True
-        words = [normalizer.text(f"{one} {one}").split(" ") for one in _VISIBLE]
+        words = [normalizer.text(f"{character} {character}").split(" ") for character in _VISIBLE]
         visible = all(len(pair) == 2 and {*pair} <= {*_VISIBLE} for pair in words)
         return visible and all(step.local for step in normalizer.steps)
 
@@ -115,29 +109,28 @@ class PreparedEncoder(Encoder):
         return ids, ends[last]
 
     def encode_words(self, words: Sequence[bytes]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-        """Token ids of words, each prepared as a text of its own, and cut again where that cuts."""
         spans = spans_of_lengths(words)
         return self.encode(Text.of(b"".join(words)), spans, np.full(len(spans), -1, np.int64))
 
     @property
     def takes_white_space(self) -> bool:
-        """Whether some added tokens cover more of a text than they are long."""
+        """Whether added tokens may include white space around them."""
         return any(token.lstrip or token.rstrip for token in self._preparation.tokens)
 
     def prepared(self, content: bytes) -> list[tuple[bytes, int, bytes]]:
-        """The texts that are encoded; the id of the added token behind each, or −1; its text."""
+        """Return prepared texts with the id (or −1) and text of the next added token."""
         whole = Text.of(content)
         spans = np.array([[0, whole.size]], np.int64), np.full(1, -1, np.int64)
-        made, pieces, behind, _ = self._preparation.prepare_spans(whole, *spans, self._unsought)
-        following = [*pieces[1:, 0].tolist(), made.size]
+        prepared, pieces, behind, _ = self._preparation.prepare_spans(whole, *spans, self._unsought)
+        following = [*pieces[1:, 0].tolist(), prepared.size]
         parts = []
         for (begin, end), id_, after in zip(
             pieces.tolist(), behind.tolist(), following, strict=True
         ):
-            # With the white space that it takes, where the text is as it was given.
-            added = made.bytes(end, after) if made is whole else b""
+            # If the text is unchanged, include the white space that the token takes.
+            added = prepared.bytes(end, after) if prepared is whole else b""
             added = (added or self._preparation.contents[id_]) if id_ >= 0 else b""
-            parts.append((made.bytes(begin, end), id_, added))
+            parts.append((prepared.bytes(begin, end), id_, added))
         return parts
 
     def encode_short(self, content: bytes) -> list[int]:
@@ -164,11 +157,7 @@ class PreparedEncoder(Encoder):
         return ids
 
     def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
-        """The ids of `encode`, and where they stand.
-
-        Raises:
-            InvalidOption: the text changes when it is prepared, so that places in it are others'.
-        """
+        """Encode with places; raises `InvalidOption` if the preparation changes the text."""
         prepared, all_spans, all_behind, _ = self._preparation.prepare_spans(
             text, spans, behind, self._unsought
         )
@@ -177,7 +166,7 @@ class PreparedEncoder(Encoder):
             refuse_places()
         ids, ends = self.inner.encode(prepared, all_spans, all_behind)
         lengths = lengths_by_id(self._spec.vocab)[ids]
-        # An id behind a span stands for what lies between it and the next one.
+        # An id after a span covers the text up to the next span.
         last = ends[all_behind >= 0] - 1
         following = np.append(all_spans[1:, 0], all_spans[-1:, 1])
         lengths[last] = (following - all_spans[:, 1])[all_behind >= 0]
@@ -187,12 +176,7 @@ class PreparedEncoder(Encoder):
 
 
 def encoder_finding(spec: TokenizerSpec, encoder: Encoder, special: Mapping[str, int]) -> Encoder:
-    """An encoder that finds exactly these special tokens by itself.
-
-    Args:
-        encoder: that of the tokenizer.
-        special: token → id.
-    """
+    """Return an encoder that finds exactly these special tokens (token → id)."""
     if not spec.finds_special:
         if not special:
             return encoder
@@ -206,14 +190,11 @@ def encoder_finding(spec: TokenizerSpec, encoder: Encoder, special: Mapping[str,
 
 
 def refuse_places() -> NoReturn:
-    """Refuse to say where ids stand in a text of which their tokens are no pieces.
-
-    Raises:
-        InvalidOption: always.
-    """
+    """Raise InvalidOption for places in a text that is changed before it is encoded."""
     raise InvalidOption(
         "the text is changed before it is encoded, so its ids have no places in it",
-        "tokenizers whose tokens are pieces of the text, and texts that their normalizer leaves",
-        "give the normalized text, or do without places: tokenizer.encode(text), and no "
+        "expected a tokenizer whose tokens are parts of the text, and a text that its normalizer "
+        "does not change",
+        "pass the normalized text, or do without places: tokenizer.encode(text), and no "
         "`--offsets` or `--morphology`",
     )

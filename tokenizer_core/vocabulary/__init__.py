@@ -1,4 +1,4 @@
-"""Vocabs, merges, special tokens and algorithms as values, and the rules they keep to."""
+"""Vocabs, merges, special tokens, and their validation."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How bytes, merges and special tokens are numbered.
+"""Numbering of bytes, merges and special tokens.
 
-Inside training the ids 0..255 are the bytes in the order of the tie-break's convention and 256 + k
-is merge k. The ids of a finished tokenizer shift these by its special tokens.
+In training, ids 0..255 are the bytes in the order of the tie-break, and 256 + k is merge k. A
+finished tokenizer shifts these ids by the number of special tokens that come first.
 """
 
 from __future__ import annotations
@@ -32,60 +32,48 @@ _BYTES = {character: byte for byte, character in _PRINTABLE.items()}
 
 
 def printable_bytes() -> dict[int, str]:
-    """GPT-2's mapping: each byte as one character that prints.
+    """Return GPT-2's mapping of bytes to printable characters, by byte; shared.
 
-    Bytes that print in Latin-1 stand for themselves; the others, in order, become U+0100, U+0101
-    and so on. The space is ``Ġ``, the line feed ``Ċ``. From ``bytes_to_unicode`` of GPT-2's
-    ``encoder.py``. Iterates over the bytes 0..255 in order. The result is shared: do not change it.
+    Printable Latin-1 bytes map to themselves, the others in order to U+0100, U+0101, …: space is
+    ``Ġ``, line feed ``Ċ``. From ``bytes_to_unicode`` of GPT-2's ``encoder.py``.
     """
     return _PRINTABLE
 
 
 def bytes_of_printable() -> dict[str, int]:
-    """The inverse of `printable_bytes`: character → byte. Shared: do not change it."""
+    """Return the inverse of `printable_bytes`: character → byte; shared."""
     return _BYTES
 
 
 def to_printable(token: bytes) -> str:
-    """``token`` in GPT-2's printable characters, one per byte."""
+    """Write ``token`` in GPT-2's printable characters, one per byte."""
     mapping = printable_bytes()
     return "".join([mapping[byte] for byte in token])
 
 
 def from_printable(text: str) -> bytes:
-    """The bytes that `to_printable` wrote.
-
-    Raises:
-        KeyError: a character that stands for no byte.
-    """
+    """Return the bytes that `to_printable` wrote; KeyError for other characters."""
     mapping = bytes_of_printable()
     return bytes([mapping[character] for character in text])
 
 
 def validate_tie_break(tie_break: str) -> str:
-    """``tie_break`` itself.
-
-    Raises:
-        InvalidOption: not one of `TIE_BREAKS`.
-    """
+    """Return ``tie_break``, or raise InvalidOption if it is not in `TIE_BREAKS`."""
     if tie_break not in TIE_BREAKS:
         raise InvalidOption(
-            f"there is no tie-break called {tie_break!r}",
-            f"accepted: {', '.join(TIE_BREAKS)}",
-            "use 'smallest-ids' for the merges HuggingFace's byte-level trainer learns",
+            f"unknown tie-break {tie_break!r}",
+            f"expected: {', '.join(TIE_BREAKS)}",
+            "use 'smallest-ids' for the merges of HuggingFace's byte-level trainer",
         )
     return tie_break
 
 
 @functools.cache
 def byte_order(tie_break: str) -> tuple[int, ...]:
-    """Which byte has id 0, 1, … 255.
+    """Return the bytes with ids 0, 1, … 255.
 
-    ``smallest-ids`` numbers the bytes by their printable character, as HuggingFace's byte-level
-    trainer does (``!`` is 0, the space comes late); the other tie-breaks number them by value.
-
-    Raises:
-        InvalidOption: not one of `TIE_BREAKS`.
+    ``smallest-ids`` orders bytes by printable character, as HuggingFace's byte-level trainer does
+    (``!`` is 0); the other tie-breaks order by value.
     """
     if validate_tie_break(tie_break) != "smallest-ids":
         return tuple(range(256))
@@ -95,13 +83,7 @@ def byte_order(tie_break: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """What training found, numbered as a tokenizer wants it.
-
-    Attributes:
-        vocab: id → bytes; ids are 0..len-1 without gaps, special tokens as UTF-8.
-        merges: (left, right) bytes in order of rank.
-        special_tokens: token → id; their ids are the first or the last ones.
-    """
+    """The result of training; special tokens have the first or the last ids."""
 
     vocab: Mapping[int, bytes]
     merges: MergeList
@@ -111,12 +93,7 @@ class Vocabulary:
 def token_bytes(
     merge_ids: Iterable[tuple[int, int]], order: Sequence[int] = tuple(range(256))
 ) -> list[bytes]:
-    """Bytes of every token in the numbering of training: 256 single bytes, then one per merge.
-
-    Args:
-        merge_ids: (left, right) of each merge; both ids exist before it.
-        order: the byte of each id 0..255, from `byte_order`.
-    """
+    """Return tokens by training id: 256 bytes in ``order``, then merges."""
     tokens = [bytes([byte]) for byte in order]
     for left, right in merge_ids:
         tokens.append(tokens[left] + tokens[right])
@@ -130,26 +107,21 @@ def vocab_from_merges(
     special_tokens: Sequence[str] = (),
     special_ids: SpecialIds = "first",
 ) -> Vocabulary:
-    """Number special tokens, bytes and merges.
-
-    No object is made for a token or a merge: that took half as long as learning from small texts.
+    """Number special tokens, bytes and merges, without an object per token.
 
     Args:
-        left, right: of each merge, in the numbering of training.
-        order: the byte of each id 0..255, from `byte_order`.
-        special_tokens: in the order of their ids.
-        special_ids: ``first``: special tokens, bytes, merges; ``last``: bytes, merges, special
-            tokens.
+        left, right: training ids of the parts of each merge.
+        order: see `byte_order`.
+        special_ids: ``first`` or ``last``: special tokens before bytes and merges, or after.
 
     Raises:
-        InvalidOption: ``special_ids`` is neither.
-        InvalidSpecialToken: a special token is an ordinary one, too.
+        InvalidSpecialToken: a special token is also an ordinary token.
     """
     if special_ids not in SPECIAL_IDS:
         raise InvalidOption(
             f"special_ids is {special_ids!r}",
-            f"accepted: {', '.join(SPECIAL_IDS)}",
-            "use 'first' unless another tool expects the special tokens behind the merges",
+            f"expected: {', '.join(SPECIAL_IDS)}",
+            "use 'first' unless another tool expects the special tokens after the merges",
         )
     parts = left.astype(np.int64), right.astype(np.int64)
     specials = [token.encode() for token in special_tokens]
@@ -176,7 +148,7 @@ def _table(
     specials: Sequence[bytes],
     first: bool,
 ) -> TokenTable | None:
-    """All tokens in order of their ids; None where two are equal, or one is too long."""
+    """Return all tokens by id; None if two are equal or one is too long."""
     ends = np.empty(len(order) + len(left), np.int64)
     measure_tokens(left, right, ends)
     lengths = np.diff(ends, prepend=0)

@@ -1,9 +1,8 @@
-r"""Tokens that look like somebody's data: addresses, keys, numbers of telephones and cards.
+r"""Find tokens that look like e-mail addresses, keys, phone or card numbers.
 
-A vocabulary is published, and what training text repeats often enough becomes a token. This is a
-screen for people who then look, not a proof: tokens are fragments, so a whole address is found
-only where the split pattern leaves it whole, and a number of ten digits need not be a telephone's.
-Knows bytes of tokens; nothing of corpora.
+Text that is repeated often becomes a token of the published vocab. The result is for human review:
+tokens are fragments, so a whole address is found only if the split pattern keeps it whole, and ten
+digits need not be a phone number.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 MEANINGS: dict[Kind, str] = {
     "email": "an e-mail address: letters, @ and a domain with a dot",
-    "key": "a key, token or password: a prefix that services give theirs, a line of PEM, or 16 "
-    "characters and more that mix letters and digits like chance does",
-    "phone": "a telephone number: 7 to 15 digits behind +, 9 to 15 digits in groups, or 10 digits "
-    "as North America writes them",
-    "card": "a payment card: 13 to 19 digits that begin with 2 to 6 and pass the Luhn check",
+    "key": "a key, token or password: a prefix of a known service, a line of PEM, or 16 or more "
+    "characters with letters and digits mixed at random",
+    "phone": "a telephone number: 7 to 15 digits after +, 9 to 15 digits in groups, or 10 digits "
+    "in North American form",
+    "card": "a payment card: 13 to 19 digits that start with 2 to 6 and pass the Luhn check",
 }
 
-_SHORTEST = 7  # characters; nothing shorter is looked at
+_SHORTEST = 7  # characters; shorter tokens are skipped
 _EMAIL = regex.compile(r"[\p{L}\p{N}._%+-]{2,64}@[\p{L}\p{N}-]+(?:\.[\p{L}\p{N}-]+)*\.\p{L}{2,}")
-# Documented prefixes: AWS, GitHub, GitLab, Slack, Stripe and others, Google, npm, JSON Web Tokens.
+# Documented prefixes: AWS, GitHub, GitLab, Slack, Stripe and others, Google, npm, JSON Web Tokens
 _PREFIXED = regex.compile(
     r"(?:AKIA|ASIA)[0-9A-Z]{4,}|gh[opusr]_[0-9A-Za-z]{4,}|github_pat_\w{4,}|glpat-[\w-]{4,}"
     r"|xox[abeprs]-[\w-]{4,}|(?:sk|pk|rk)_(?:live|test)_\w{4,}|sk-(?:proj-|ant-)?[A-Za-z0-9_]{12,}"
@@ -47,15 +46,15 @@ _NORTH_AMERICA = regex.compile(r"(?<!\d)[2-9]\d\d[2-9]\d{6}(?!\d)")
 _CARD = regex.compile(r"(?<!\d)[2-6](?:[ -]?\d){12,18}(?!\d)")
 _LIMITS = frozenset(str(limit) for power in (31, 32) for limit in (2**power - 1, 2**power))
 _ADDRESS_OF_A_MACHINE = regex.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
-_LIKE_CHANCE = 3.2  # bits for each character; 16 different ones have 4
-_FEWEST_NUMBERS = 2  # stretches of digits
-_FEWEST_CHANGES = 0.25  # between letters and digits or small and capital ones, per character
-_SAME_DIGITS = 4  # a number with fewer different digits is a round one
+_LIKE_CHANCE = 3.2  # bits per character; 16 different ones have 4
+_FEWEST_NUMBERS = 2  # runs of digits
+_FEWEST_CHANGES = 0.25  # between letters and digits, or lower and upper case, per character
+_SAME_DIGITS = 4  # fewer different digits make a round number
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """A token, and what it looks like."""
+    """A token and the kind of personal data that it looks like."""
 
     id: int
     token: bytes
@@ -63,12 +62,12 @@ class Suspicion:
 
 
 def suspicious_tokens(tokens: Iterable[tuple[int, bytes]]) -> list[Suspicion]:
-    """The tokens that look like personal data, in their order; one of several kinds is one."""
+    """Return tokens that look like personal data, each with its first kind."""
     return [Suspicion(id_, token, kind) for id_, token in tokens if (kind := kind_of(token))]
 
 
 def kind_of(token: bytes) -> Kind | None:
-    """What a token looks like, the first of several kinds; None for nearly all."""
+    """Return the first kind that a token looks like; None for nearly all."""
     if len(token) < _SHORTEST:
         return None
     text = token.decode(errors="replace")
@@ -76,7 +75,7 @@ def kind_of(token: bytes) -> Kind | None:
 
 
 def looks_like(kind: Kind, token: bytes) -> bool:
-    """Whether a token looks like one kind, whatever else it looks like."""
+    """Return whether a token looks like this kind, whatever other kinds it matches."""
     return len(token) >= _SHORTEST and _LOOKS[kind](token.decode(errors="replace"))
 
 
@@ -89,7 +88,7 @@ def _is_key(text: str) -> bool:
 
 
 def _has_card(text: str) -> bool:
-    return _has_digits(text) and any(_is_card(found) for found in _CARD.findall(text))
+    return _has_digits(text) and any(_is_card(digits) for digits in _CARD.findall(text))
 
 
 def _has_phone(text: str) -> bool:
@@ -101,11 +100,11 @@ def _has_digits(text: str) -> bool:
 
 
 def _like_chance(run: str) -> bool:
-    """Whether letters and digits change as in a random string, not as in words or a range."""
+    """Return whether letters and digits alternate at random, unlike words."""
     if len(_DIGITS.findall(run)) < _FEWEST_NUMBERS:
         return False
     classes = [character.isdigit() + 2 * character.isupper() for character in run]
-    changes = sum(one != other for one, other in pairwise(classes))
+    changes = sum(first != second for first, second in pairwise(classes))
     shares = [number / len(run) for number in Counter(run).values()]
     entropy = -sum(share * math.log2(share) for share in shares)
     return changes >= _FEWEST_CHANGES * len(run) and entropy >= _LIKE_CHANCE
@@ -121,13 +120,13 @@ def _is_card(text: str) -> bool:
 
 def _is_phone(text: str) -> bool:
     for expression, fewest in ((_PLUS, 7), (_GROUPS, 9), (_NORTH_AMERICA, 10)):
-        for found in expression.findall(text):
-            digits = _digits(found)
-            of_a_machine = _ADDRESS_OF_A_MACHINE.fullmatch(found)
+        for number in expression.findall(text):
+            digits = _digits(number)
+            is_ip_address = _ADDRESS_OF_A_MACHINE.fullmatch(number)
             if fewest <= len(digits) <= 15 and len(set(digits)) >= _SAME_DIGITS:
                 steps = {b - a for a, b in pairwise(digits)}
-                if not of_a_machine and found not in _LIMITS and len(steps) > 2:
-                    return True  # steps: 0123456789 is no one's
+                if not is_ip_address and number not in _LIMITS and len(steps) > 2:
+                    return True  # len(steps) > 2 excludes sequences such as 0123456789
     return False
 
 
@@ -135,7 +134,7 @@ def _digits(text: str) -> list[int]:
     return [int(character) for character in text if character.isdecimal()]
 
 
-# In the order in which a token of several kinds is said to be of one.
+# The order decides the kind of a token that matches several.
 _LOOKS: dict[Kind, Callable[[str], bool]] = {
     "email": _is_email,
     "key": _is_key,

@@ -1,4 +1,4 @@
-"""Special tokens: which are legal, where they stand in a text, which ones a call recognizes."""
+"""Special tokens: validation, search in texts, and the policy of a call."""
 
 from __future__ import annotations
 
@@ -22,26 +22,21 @@ from bpeline.tokenizer_core.text import Text
 _FEW_AT_ONCE, _MOST_AT_ONCE = 64, 1 << 16  # occurrences
 _WINDOW = 1 << 16  # bytes
 _KEPT_POLICIES = 32
-_MOST_COMPARED = 32  # first two bytes, beyond which a table of all is quicker than comparing
+_MOST_COMPARED = 32  # distinct first two bytes; for more, a lookup table is faster
 
 
 def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
-    """The same tokens in the same order, once each is known to be usable.
-
-    Raises:
-        InvalidSpecialToken: a single string instead of a sequence, an empty token, a duplicate,
-            or a lone surrogate (which UTF-8 cannot hold).
-    """
+    """Return special tokens as a tuple, or raise `InvalidSpecialToken`."""
     if isinstance(tokens, str):
         raise InvalidSpecialToken(
-            f"special tokens were given as the one string {tokens!r}",
-            "a sequence of strings is accepted",
+            f"special tokens were given as one string, {tokens!r}",
+            "expected a sequence of strings",
             f"write [{tokens!r}]",
         )
     if not isinstance(tokens, Iterable):
         raise InvalidSpecialToken(
             f"special tokens were given as {tokens!r}",
-            "a sequence of strings is accepted",
+            "expected a sequence of strings",
             'write ["<|endoftext|>"]',
         )
     seen: set[str] = set()
@@ -49,21 +44,21 @@ def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
         if not isinstance(token, str) or not token:
             raise InvalidSpecialToken(
                 f"special token {position} is {token!r}",
-                "a special token is a string of at least one character",
+                "expected a string of at least one character",
                 "remove it from the list",
             )
         if token in seen:
             raise InvalidSpecialToken(
                 f"special token {token!r} is given twice",
-                "each special token has one id",
-                f"give {token!r} once",
+                "expected each special token once",
+                f"remove one {token!r}",
             )
         try:
             token.encode()
         except UnicodeEncodeError:
             raise InvalidSpecialToken(
                 f"special token {token!r} contains a lone surrogate",
-                "every character must have a UTF-8 form",
+                "expected characters that UTF-8 can encode",
                 "remove the characters U+D800 to U+DFFF from it",
             ) from None
         seen.add(token)
@@ -71,29 +66,21 @@ def validate_special_tokens(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 def refuse_clashes(special_tokens: Sequence[str], tokens: Iterable[bytes]) -> None:
-    """Refuse special tokens that are ordinary tokens: bytes, required tokens, results of merges.
-
-    Raises:
-        InvalidSpecialToken: one is.
-    """
+    """Raise InvalidSpecialToken for special tokens that are also ordinary tokens."""
     special = {token.encode() for token in special_tokens}
     clashing = special.intersection(tokens) if special else special
     for token in special_tokens:
         if token.encode() in clashing:
             raise InvalidSpecialToken(
                 f"the special token {token!r} is also an ordinary token",
-                "a special token is longer than a byte, no required token or part of one, and "
+                "expected more than one byte, no required token or part of one, and a text that "
                 "does not occur inside words",
                 f"count the words with special_tokens=[{token!r}], or choose another",
             )
 
 
 class SpecialTokenMatcher:
-    """Finds the same special tokens in any number of texts; any number of threads may use it.
-
-    Args:
-        tokens: non-empty byte strings.
-    """
+    """Finds special tokens (non-empty byte strings) in texts; thread-safe."""
 
     __slots__ = ("_index", "_states", "_tables")
 
@@ -109,28 +96,25 @@ class SpecialTokenMatcher:
         pairs = np.packbits(begins_like_one, bitorder="little").view(np.uint64)
         first_bytes = np.array([token[0] for token in in_order], np.int64)
         firsts = np.searchsorted(first_bytes, np.arange(257)).astype(np.int64)
-        # bytes of a frozen array would be read-only, and kernels are compiled for writable arrays
-        sought = np.frombuffer(bytearray(b"".join(in_order)), np.uint8)
+        # A bytearray, because kernels are compiled for writable arrays.
+        strings = np.frombuffer(bytearray(b"".join(in_order)), np.uint8)
         offsets = np.cumsum([0, *map(len, in_order)], dtype=np.int64)
-        few = openings[: len(openings) if len(openings) <= _MOST_COMPARED else 0]
+        compared = openings[: len(openings) if len(openings) <= _MOST_COMPARED else 0]
         self._index = np.array([index_of[token] for token in in_order], np.int64)
-        self._tables = few, pairs, firsts, sought, offsets
-        self._states: NDArray[np.int32] | None = None  # made when it is first needed
+        self._tables = compared, pairs, firsts, strings, offsets
+        self._states: NDArray[np.int32] | None = None  # created at first use
 
     def find(self, text: Text, begin: int, end: int) -> NDArray[np.int64]:
-        """Where the tokens stand in [begin, end): leftmost first, the longest at one place.
+        """Find tokens in [begin, end): leftmost first, then longest, without overlap.
 
-        Occurrences never overlap: the search goes on behind each one, so ``<|a|><|a|>`` is two.
-
-        Returns:
-            int64 of shape [n, 3]: begin, end (byte positions in ``text``), index in ``tokens``.
+        Returns int64 ``[n, 3]``: begin and end in ``text`` (bytes), index in ``tokens``.
         """
         parts = []
         capacity = _FEW_AT_ONCE
         while begin < end and len(self._index):
-            found = np.empty((capacity, 3), np.int64)
-            count, begin = find_specials(text.data, begin, end, *self._tables, found)
-            parts.append(found[:count])
+            matches = np.empty((capacity, 3), np.int64)
+            count, begin = find_specials(text.data, begin, end, *self._tables, matches)
+            parts.append(matches[:count])
             if begin < end and count < capacity:
                 parts += self._find_longest(text, begin, end)
                 break
@@ -140,13 +124,9 @@ class SpecialTokenMatcher:
     def find_in_spans(
         self, text: Text, spans: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """What `find` finds in each of many ranges, one after the other.
+        """Search ranges, int64 ``[n, 2]``, as in `find`.
 
-        Args:
-            spans: int64 ``[n, 2]``.
-
-        Returns:
-            int64 of shape [m, 3], as of `find`; and int64 ``[n]``: how many stand in each range.
+        Also returns the number of matches in each range: int64 ``[n]``.
         """
         spans = np.require(spans, np.int64, ["C", "W"])
         counts = np.zeros(len(spans), np.int64)
@@ -154,11 +134,11 @@ class SpecialTokenMatcher:
         capacity = _FEW_AT_ONCE
         span, position = 0, int(spans[0, 0]) if len(spans) else 0
         while span < len(spans) and len(self._index):
-            found = np.empty((capacity, 3), np.int64)
+            matches = np.empty((capacity, 3), np.int64)
             count, span, position = find_specials_in_spans(
-                text.data, spans, *self._tables, found, counts, span, position
+                text.data, spans, *self._tables, matches, counts, span, position
             )
-            parts.append(found[:count])
+            parts.append(matches[:count])
             if span < len(spans) and count < capacity:
                 rest = self._find_longest(text, position, int(spans[span, 1]))
                 counts[span] += sum(map(len, rest))
@@ -169,25 +149,21 @@ class SpecialTokenMatcher:
         return self._with_indexes(parts), counts
 
     def _find_longest(self, text: Text, begin: int, end: int) -> list[NDArray[np.int64]]:
-        """What is found in [begin, end), in linear time whatever stands there, by windows.
-
-        Where tokens overlap themselves (``aaaab``, and a text of a's) the other search, which
-        begins anew at each place, would compare each byte as often as the token is long.
-        """
-        *_, sought, offsets = self._tables
+        """Find tokens in linear time, even if they overlap themselves (``aaaab``)."""
+        *_, strings, offsets = self._tables
         if self._states is None:
-            states = np.empty((len(sought) + 1, COLUMNS), np.int32)
-            used = read_from_right(sought, offsets, states, np.empty(len(states), np.int32))
+            states = np.empty((len(strings) + 1, COLUMNS), np.int32)
+            used = read_from_right(strings, offsets, states, np.empty(len(states), np.int32))
             self._states = states[:used].copy()
         longest = int(np.diff(offsets).max())
         window = max(_WINDOW, longest)
-        strings, found = np.empty(window, np.int32), np.empty((window, 3), np.int64)
+        longest_at, matches = np.empty(window, np.int32), np.empty((window, 3), np.int64)
         parts = []
         while begin < end:
             until = min(begin + window, end)
-            tables = longest, self._states, offsets, strings, found
+            tables = longest, self._states, offsets, longest_at, matches
             count, begin = find_longest(text.data, begin, until, end, *tables)
-            parts.append(found[:count].copy())
+            parts.append(matches[:count].copy())
         return parts
 
     def _with_indexes(self, parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -201,11 +177,11 @@ class SpecialTokenMatcher:
 def find_special_tokens(
     text: Text, begin: int, end: int, tokens: Sequence[bytes]
 ) -> NDArray[np.int64]:
-    """What a `SpecialTokenMatcher` of these tokens finds in one text."""
+    """Find these tokens in a text with a cached `SpecialTokenMatcher`."""
     return _matcher_of(tuple(tokens)).find(text, begin, end)
 
 
-# Pieces of files ask for the same tokens one after the other; a matcher takes 0.1 ms.
+# Consecutive pieces of files use the same tokens; creating a matcher takes 0.1 ms.
 @lru_cache(maxsize=4)
 def _matcher_of(tokens: tuple[bytes, ...]) -> SpecialTokenMatcher:
     return SpecialTokenMatcher(tokens)
@@ -213,12 +189,7 @@ def _matcher_of(tokens: tuple[bytes, ...]) -> SpecialTokenMatcher:
 
 @dataclass(frozen=True)
 class SpecialPolicy:
-    """The decision of one call.
-
-    Attributes:
-        allowed: recognized special tokens and their ids.
-        forbidden: special tokens whose text is an error; all others are ordinary text.
-    """
+    """The special tokens that a call recognises, and those that raise an error."""
 
     allowed: Mapping[str, int]
     forbidden: tuple[str, ...] = ()
@@ -230,16 +201,11 @@ class SpecialPolicy:
         allowed_special: str | Collection[str],
         on_special: str,
     ) -> SpecialPolicy:
-        """Read the two parameters of every ``encode``.
-
-        Raises:
-            InvalidOption: neither ``none``, ``all`` nor a set; or ``on_special`` is unknown.
-            InvalidSpecialToken: allows what is no special token of this tokenizer.
-        """
+        """Parse ``allowed_special`` and ``on_special`` of `Tokenizer.encode`."""
         if not isinstance(on_special, str) or on_special not in ("text", "error"):
             raise InvalidOption(
                 f"on_special is {on_special!r}",
-                "accepted: 'text' (a special token not allowed is ordinary text), 'error'",
+                "expected: 'text' (encode special tokens that are not allowed as text) or 'error'",
                 "leave it out for 'text'",
             )
         allowed = _allowed(special_tokens, allowed_special)
@@ -249,31 +215,26 @@ class SpecialPolicy:
 
     @cached_property
     def matcher(self) -> SpecialTokenMatcher:
-        """Finds what is allowed."""
         return SpecialTokenMatcher([token.encode() for token in self.allowed])
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """int64 ``[n]``: the ids of what is allowed, in the order of the matcher."""
+        """Ids of the allowed tokens, in the order of the matcher: int64 ``[n]``."""
         return np.fromiter(self.allowed.values(), np.int64, len(self.allowed))
 
     @cached_property
     def longest(self) -> int:
-        """Characters of the longest special token that matters to this call, or 0."""
+        """Characters of the longest allowed or forbidden token, or 0."""
         return max(map(len, (*self.allowed, *self.forbidden)), default=0)
 
     def refuse_forbidden(self, text: str) -> None:
-        """Raise when ``text`` holds a special token that is not allowed.
-
-        Raises:
-            InvalidSpecialToken: naming the ways out.
-        """
+        """Raise `InvalidSpecialToken` if ``text`` contains a forbidden special token."""
         for token in self.forbidden:
-            at = str.find(text, token)  # a subclass may find what it likes
+            at = str.find(text, token)  # a subclass may override `find`
             if at >= 0:
                 raise InvalidSpecialToken(
-                    f"the text holds the special token {token!r} at character {at}",
-                    "with on_special='error' only allowed special tokens may occur",
+                    f"the text contains the special token {token!r} at character {at}",
+                    "with on_special='error', expected only allowed special tokens",
                     f"allow it: allowed_special={{{token!r}}} (or 'all'); "
                     "or encode it as ordinary text: on_special='text'",
                 )
@@ -289,17 +250,17 @@ def _allowed(
             return special_tokens
         raise InvalidOption(
             f"allowed_special is the string {allowed_special!r}",
-            "accepted: 'none', 'all' or a set of special tokens",
+            "expected: 'none', 'all' or a set of special tokens",
             f"write allowed_special={{{allowed_special!r}}}"
             if allowed_special in special_tokens
             else "write allowed_special='all'",
         )
     unknown = [token for token in allowed_special if token not in special_tokens]
     if unknown:
-        known = ", ".join(map(repr, special_tokens)) or "none at all"
+        names = ", ".join(map(repr, special_tokens)) or "none at all"
         raise InvalidSpecialToken(
-            f"allowed_special names {unknown[0]!r}, which is no special token here",
-            f"special tokens of this tokenizer: {known}",
+            f"allowed_special names {unknown[0]!r}, which is not a special token here",
+            f"special tokens of this tokenizer: {names}",
             "remove it, or train with it as a special token",
         )
     return {token: special_tokens[token] for token in allowed_special}
@@ -308,20 +269,16 @@ def _allowed(
 def _set_of(allowed_special: Collection[str]) -> frozenset[str]:
     try:
         return frozenset(allowed_special)
-    except TypeError:  # none of them, or one of its members, has a place in a set
+    except TypeError:  # not iterable, or not hashable
         raise WrongKind(
             f"allowed_special is {allowed_special!r}",
-            "accepted: 'none', 'all' or a set of special tokens",
+            "expected: 'none', 'all' or a set of special tokens",
             "write allowed_special='all'",
         ) from None
 
 
 class SpecialPolicies:
-    """The policies of one tokenizer, each of them made once.
-
-    Args:
-        special_tokens: token → id.
-    """
+    """Cache of the policies of one tokenizer."""
 
     __slots__ = ("_made", "_named", "_special_tokens")
 
@@ -331,11 +288,6 @@ class SpecialPolicies:
         self._made = dict[tuple[str | frozenset[str], str], SpecialPolicy]()
 
     def of(self, allowed_special: str | Collection[str], on_special: str) -> SpecialPolicy:
-        """The policy of two parameters.
-
-        Raises:
-            InvalidOption, InvalidSpecialToken: as `SpecialPolicy.of`.
-        """
         allowed: str | frozenset[str]
         if isinstance(allowed_special, str):
             allowed = self._named.get(allowed_special, allowed_special)
@@ -346,7 +298,7 @@ class SpecialPolicies:
         if policy is None:
             policy = SpecialPolicy.of(self._special_tokens, allowed, on_special)
             if len(self._made) >= _KEPT_POLICIES:
-                self._made.clear()  # so many sets are made for single texts
+                self._made.clear()  # so many sets are probably each used once
             self._made[key] = policy
         return policy
 
@@ -354,18 +306,17 @@ class SpecialPolicies:
 def spans_between(
     text: Text, begin: int, end: int, policy: SpecialPolicy
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cut [begin, end) at allowed special tokens: leftmost first, the longest at one place.
+    """Split [begin, end) at allowed special tokens: leftmost first, then longest.
 
-    Returns:
-        spans, int64 ``[n, 2]``: the text before each special token and behind the last one (some
-        may be empty); and int64 ``[n]``: the id of the special token behind each span, or −1.
+    Returns the text before each special token and after the last one, int64 ``[n, 2]``; and the id
+    after each of these spans, or −1, int64 ``[n]``.
     """
-    found = policy.matcher.find(text, begin, end)
-    spans = np.empty((len(found) + 1, 2), np.int64)
+    matches = policy.matcher.find(text, begin, end)
+    spans = np.empty((len(matches) + 1, 2), np.int64)
     spans[0, 0] = begin
-    spans[1:, 0] = found[:, 1]
-    spans[:-1, 1] = found[:, 0]
+    spans[1:, 0] = matches[:, 1]
+    spans[:-1, 1] = matches[:, 0]
     spans[-1, 1] = end
-    behind = np.full(len(spans), -1, np.int64)
-    behind[:-1] = policy.ids[found[:, 2]]
-    return spans, behind
+    ids_after = np.full(len(spans), -1, np.int64)
+    ids_after[:-1] = policy.ids[matches[:, 2]]
+    return spans, ids_after

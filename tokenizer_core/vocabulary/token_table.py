@@ -1,7 +1,7 @@
-"""A sound vocab as flat arrays, and merges as ids of a vocab.
+"""Valid vocabs as flat arrays, and merges as arrays of ids.
 
-Python's values are made when they are asked for: a file of 100,000 tokens is read, checked and
-encoded with without an object for each of them.
+Python objects are created on access, so a vocab of 100,000 tokens can be read, checked and used
+without an object per token.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ MAX_TOKEN_BYTES = 1 << 16
 
 
 class TokenTable(Mapping[int, bytes]):
-    """id → bytes; see `sound`.
+    """A mapping id → bytes in flat arrays; see `sound`.
 
     Attributes:
-        words: uint8: the tokens joined, with readable bytes behind.
-        begins, ends, lengths: int64 ``[n]``: where each lies, and its bytes.
-        ids: int64 ``[n]``: of each.
+        words: uint8: the joined tokens and padding.
+        begins, ends, lengths: int64 ``[n]``: byte ranges of the tokens in ``words``.
+        ids: int64 ``[n]``.
     """
 
     __slots__ = ("_made", "_table", "begins", "ends", "ids", "lengths", "words")
@@ -65,19 +65,14 @@ class TokenTable(Mapping[int, bytes]):
     def sound(
         cls, tokens: bytes, lengths: NDArray[np.int64], ids: NDArray[np.int64]
     ) -> TokenTable | None:
-        """The table of these tokens; None where ids or tokens are wrong, or occur twice.
-
-        Args:
-            tokens: joined.
-            lengths, ids: int64 ``[n]``, of each.
-        """
+        """Build a table of joined tokens; None if ids or tokens are invalid or duplicate."""
         if not len(ids) or lengths.min() <= 0 or lengths.max() > MAX_TOKEN_BYTES:
             return None
         if ids.min() < 0 or ids.max() > MAX_ID:
             return None
-        taken = np.zeros(int(ids.max()) + 1, np.bool_)
-        taken[ids] = True
-        if np.count_nonzero(taken) != len(ids):
+        used = np.zeros(int(ids.max()) + 1, np.bool_)
+        used[ids] = True
+        if np.count_nonzero(used) != len(ids):
             return None
         words, ends = Text.of(tokens).data, np.cumsum(lengths)
         table = empty_word_table(len(ids))
@@ -89,7 +84,7 @@ class TokenTable(Mapping[int, bytes]):
         return TokenTable.sound, (self.joined, self.lengths, self.ids)
 
     def with_tokens(self, more: Mapping[int, bytes]) -> TokenTable | None:
-        """A table that holds these tokens besides; None as `sound`."""
+        """Return a table with additional tokens; None as in `sound`."""
         new = {id_: token for id_, token in more.items() if self.id_of(token) != id_}
         if not new:
             return self
@@ -102,11 +97,10 @@ class TokenTable(Mapping[int, bytes]):
 
     @property
     def joined(self) -> bytes:
-        """All tokens, one after the other."""
         return self.words[: self.ends[-1]].tobytes()
 
     def in_order_of_id(self) -> tuple[NDArray[np.int64], NDArray[np.int64], bytes]:
-        """The ids, ascending; the bytes that each token has; and the tokens joined."""
+        """Return ascending ids, the lengths of their tokens, and the joined tokens."""
         if (np.diff(self.ids) > 0).all():
             return self.ids, self.lengths, self.joined
         order = np.argsort(self.ids)
@@ -118,68 +112,65 @@ class TokenTable(Mapping[int, bytes]):
     def find(
         self, text: NDArray[np.uint8], begins: NDArray[np.int64], ends: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """The ids of tokens that lie in a text with readable bytes behind; −1 for other words."""
-        found = np.empty(len(begins), np.int64)
+        """Return ids of words in a padded text; −1 for words that are not tokens."""
+        ids = np.empty(len(begins), np.int64)
         places = np.ascontiguousarray(begins), np.ascontiguousarray(ends)
-        find_whole_words(text, *places, self.words, self._table, HASH_KEY, found)
-        return found
+        find_whole_words(text, *places, self.words, self._table, HASH_KEY, ids)
+        return ids
 
     def joins(
         self, left: NDArray[np.int64], right: NDArray[np.int64], most: int
     ) -> NDArray[np.int64]:
-        """The ids of the tokens that pairs of tokens join to, int64 ``[n]``; −1 for no token.
+        """Return the ids of joined pairs of tokens, int64 ``[n]``; −1 for no token.
 
-        Args:
-            left, right: int64 ``[n]``: ids that are all there.
-            most: bytes of all joined tokens together, beyond which the answer is −1 for each.
+        All are −1 if the joined tokens have more than ``most`` bytes.
         """
         numbers = self._numbers()
         left, right = numbers[left], numbers[right]
-        found = np.full(len(left), -1, np.int64)
+        ids = np.full(len(left), -1, np.int64)
         if self.lengths[left].sum() + self.lengths[right].sum() <= most:
             tokens = self.begins, self.lengths, self.ids, numbers
             room = np.zeros(2 * int(self.lengths.max()) + 16, np.uint8)
             table = room, self.words, self._table, HASH_KEY
-            find_joined_words(left, right, *tokens, *table, found)
-        return found
+            find_joined_words(left, right, *tokens, *table, ids)
+        return ids
 
     def id_of(self, token: bytes) -> int:
-        """The id of a token, or −1."""
+        """Return the id of a token, or −1."""
         if not token:
             return -1
         return int(self.find(Text.of(token).data, np.array([0]), np.array([len(token)]))[0])
 
     def tokens_of(self, ids: NDArray[np.int64]) -> list[bytes]:
-        """The tokens of some ids that are all there."""
-        found, words = self._numbers()[ids], self.words.data
-        edges = zip(self.begins[found].tolist(), self.ends[found].tolist(), strict=True)
+        rows, words = self._numbers()[ids], self.words.data
+        edges = zip(self.begins[rows].tolist(), self.ends[rows].tolist(), strict=True)
         return [bytes(words[begin:end]) for begin, end in edges]
 
     def byte_ids(self) -> NDArray[np.int64]:
-        """int64 ``[256]``: the id of each byte, −1 for those that are no tokens."""
-        found = np.full(256, -1, np.int64)
+        """Return the id of each byte, −1 if missing: int64 ``[256]``."""
+        byte_ids = np.full(256, -1, np.int64)
         single = np.flatnonzero(self.lengths == 1)
-        found[self.words[self.begins[single]]] = self.ids[single]
-        return found
+        byte_ids[self.words[self.begins[single]]] = self.ids[single]
+        return byte_ids
 
     def _numbers(self) -> NDArray[np.int64]:
-        """id → place in `ids`."""
+        """Return the map from id to row: int64."""
         numbers = np.zeros(int(self.ids.max()) + 1, np.int64)
         numbers[self.ids] = np.arange(len(self.ids))
         return numbers
 
     @property
     def view(self) -> Mapping[int, bytes]:
-        """All of it as Python's values; a read-only view, made once."""
-        made = self._made
-        if made is None:
+        """All tokens as a read-only dict view, created once."""
+        view = self._made
+        if view is None:
             joined, edges = self.joined, pairwise([0, *self.ends.tolist()])
             ids = self.ids.tolist()
-            made = MappingProxyType(
+            view = MappingProxyType(
                 {id_: joined[begin:end] for id_, (begin, end) in zip(ids, edges, strict=True)}
             )
-            self._made = made
-        return made
+            self._made = view
+        return view
 
     def __getitem__(self, id_: int) -> bytes:
         return self.view[id_]
@@ -207,12 +198,7 @@ class TokenTable(Mapping[int, bytes]):
 
 
 class TokenIds(Mapping[bytes, int]):
-    """token → id of a table.
-
-    Attributes:
-        table: the tokens.
-        hidden: ids of tokens that are left out.
-    """
+    """A mapping token → id of a table, without ``hidden`` ids."""
 
     __slots__ = ("_made", "hidden", "table")
 
@@ -223,19 +209,19 @@ class TokenIds(Mapping[bytes, int]):
 
     @property
     def _ids(self) -> dict[bytes, int]:
-        made = self._made
-        if made is None:
+        ids = self._made
+        if ids is None:
             tokens = self.table.view
             hidden = self.hidden
-            made = {token: id_ for id_, token in tokens.items() if id_ not in hidden}
-            self._made = made
-        return made
+            ids = {token: id_ for id_, token in tokens.items() if id_ not in hidden}
+            self._made = ids
+        return ids
 
     def __getitem__(self, token: bytes) -> int:
         return self._ids[token]
 
     def find(self, token: bytes) -> int:
-        """The id of one token, or −1; quick for a few tokens."""
+        """Return the id of one token, or −1; fast for few tokens."""
         id_ = self.table.id_of(token)
         return -1 if id_ in self.hidden else id_
 
@@ -262,8 +248,8 @@ class TokenIds(Mapping[bytes, int]):
 
 
 def empty_word_table(words: int) -> NDArray[np.uint64]:
-    """A table for so many words, less than half full: see `fill_whole_words`."""
-    # At least two slots: the shift of a table of one is that of no number.
+    """Return a table for this many words, less than half full; see `fill_whole_words`."""
+    # At least two slots: with one, the shift would be 64 bits.
     return np.zeros(4 << max(1, (2 * words).bit_length()), np.uint64)
 
 
@@ -272,15 +258,11 @@ MergeIds = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 
 class MergeList(Sequence[Merge]):
-    """Pairs of bytes in order of rank, made when they are looked at.
-
-    Encoding needs their ids only: 100,000 tuples would take more time and memory than the ids of
-    them all.
+    """Merges as pairs of bytes by rank, stored as ids; pairs are created on access.
 
     Args:
-        vocab: id → bytes.
-        left, right, results: int64 ``[n]``: ids of the parts and of the result, by rank. All of
-            them are in the vocab, and the bytes of the parts join to those of the result.
+        left, right, results: int64 ``[n]``: ids of parts and results, by rank; all in the vocab,
+            and consistent with their bytes.
     """
 
     __slots__ = ("left", "results", "right", "vocab")
@@ -317,14 +299,11 @@ class MergeList(Sequence[Merge]):
 
 
 def find_merges(vocab: Mapping[int, bytes], parts: bytes, lengths: NDArray[np.int64]) -> MergeIds:
-    """Look up merges that are spelled out: ids of left parts, right parts and results.
+    """Look up merges by bytes: ids of lefts, rights and results, or −1.
 
     Args:
-        vocab: id → bytes.
-        parts: left, right, left, right, … joined. lengths: int64 ``[2n]`` of each, above 0.
-
-    Returns:
-        Three times int64 ``[n]``; −1 for what the vocab lacks.
+        parts: left, right, left, right, … joined.
+        lengths: int64 ``[2n]`` of each part, above 0.
     """
     find = vocab.find if isinstance(vocab, TokenTable) else _finding(vocab)
     text = Text.of(parts).data
@@ -336,7 +315,7 @@ def find_merges(vocab: Mapping[int, bytes], parts: bytes, lengths: NDArray[np.in
 
 
 def _finding(vocab: Mapping[int, bytes]) -> Callable[..., NDArray[np.int64]]:
-    """`TokenTable.find` of a vocab that may hold a token twice: the last one counts."""
+    """`TokenTable.find` for a vocab with duplicates, of which the last one counts."""
     tokens = list(filter(None, vocab.values()))
     words = Text.of(b"".join(tokens)).data
     ids = np.array([id_ for id_, token in vocab.items() if token], np.int64)

@@ -1,6 +1,6 @@
-"""What makes vocab, merges and special tokens a tokenizer; the one place that refuses them.
+"""Validation of vocab, merges and special tokens.
 
-Everything is checked in bulk; only when a check fails is the culprit looked for, one by one.
+Everything is checked in bulk; only a failed check searches for the invalid entry.
 """
 
 from __future__ import annotations
@@ -38,21 +38,20 @@ def check_vocab(
     *,
     may_lack_bytes: bool = False,
 ) -> CheckedVocab:
-    """Check that a vocab, merges and special tokens fit together.
+    """Check that vocab, merges and special tokens are consistent.
 
     Args:
-        may_lack_bytes: whether some bytes need not be tokens, as with imported tokenizers, which
-            leave them out of texts.
+        may_lack_bytes: allow missing bytes, which some imported tokenizers drop from texts.
 
     Returns:
-        Token → id of special tokens; token → id of all others; int64 ``[256]``: the id of each
-        byte, −1 for those that are no tokens; int64 ``[n_merges]`` three times: ids of left and
-        right parts and of results.
+        Token → id of special tokens; token → id of all others; int64 ``[256]``: ids of bytes, −1
+        for missing ones; int64 ``[n_merges]`` three times: ids of left parts, right parts and
+        results.
 
     Raises:
-        InvalidTokenizer: ids that are no whole numbers in 0 … 2²⁴ − 1; empty, too long or repeated
-            tokens; a missing byte; a merge of parts unknown before it, into a token that the vocab
-            lacks, or given twice; a special token without its id.
+        InvalidTokenizer: ids outside 0 … 2²⁴ − 1; empty, too long or duplicate tokens; a missing
+            byte; a merge that is duplicate or whose parts or result are missing; a special token
+            with another id.
         InvalidSpecialToken: empty or duplicate special tokens.
     """
     ids, specials = check_tokens(vocab, special_tokens)
@@ -60,7 +59,7 @@ def check_vocab(
         if len(token.encode()) == 1:
             _refuse(
                 f"the special token {token!r} is a single byte",
-                "every single byte is an ordinary token, which a special token would hide",
+                "expected a longer text: every single byte is an ordinary token",
                 "choose a longer text such as '<|end|>'",
             )
     byte_ids = _byte_ids(ids, may_lack_bytes)
@@ -82,25 +81,22 @@ def check_table(
     *,
     may_lack_bytes: bool = False,
 ) -> CheckedVocab | None:
-    """`check_vocab` of a table, without an object for each token.
+    """Fast `check_vocab` for a `TokenTable`; None means use `check_vocab`.
 
     Args:
-        hidden: ids of the table that are none of the vocab's.
-
-    Returns:
-        As `check_vocab`; None where that has to look at it, most likely to refuse it.
+        hidden: ids of the table that are not in the vocab.
     """
     if not isinstance(vocab, TokenTable) or not isinstance(merges, MergeList):
         return None
-    given = list(special_tokens) if isinstance(special_tokens, Mapping) else special_tokens
-    specials = {token: vocab.id_of(token.encode()) for token in validate_special_tokens(given)}
-    sound = all(id_ >= 0 and len(token.encode()) > 1 for token, id_ in specials.items())
+    listed = list(special_tokens) if isinstance(special_tokens, Mapping) else special_tokens
+    specials = {token: vocab.id_of(token.encode()) for token in validate_special_tokens(listed)}
+    valid = all(id_ >= 0 and len(token.encode()) > 1 for token, id_ in specials.items())
     if isinstance(special_tokens, Mapping):
-        sound &= specials == special_tokens and set(map(type, special_tokens.values())) <= {int}
+        valid &= specials == special_tokens and set(map(type, special_tokens.values())) <= {int}
     byte_ids = vocab.byte_ids()
-    if hidden:  # a byte that only an added token spells is no token of texts
+    if hidden:  # a byte that only an added token spells does not occur in texts
         byte_ids[np.isin(byte_ids, list(hidden))] = -1
-    if not sound or (not may_lack_bytes and (merges.vocab is not vocab or byte_ids.min() < 0)):
+    if not valid or (not may_lack_bytes and (merges.vocab is not vocab or byte_ids.min() < 0)):
         return None
     numbers = merges.left, merges.right, merges.results
     if specials and np.isin(numbers, list(specials.values())).any():
@@ -112,11 +108,7 @@ def check_table(
 def check_tokens(
     vocab: Mapping[int, bytes], special_tokens: Mapping[str, int] | Sequence[str]
 ) -> tuple[dict[bytes, int], dict[str, int]]:
-    """Token → id of the ordinary tokens, and of the special tokens, once both are sound.
-
-    Raises:
-        InvalidTokenizer, InvalidSpecialToken: as `check_vocab`, of all but bytes and merges.
-    """
+    """Check tokens and special tokens, and return token → id of each."""
     ids = _ids_of_tokens(vocab)
     specials = _special_ids(vocab, ids, special_tokens)
     for token in specials:
@@ -125,47 +117,43 @@ def check_tokens(
 
 
 def shown(token: object) -> str:
-    """``token`` for a message: at most 40 characters of it."""
+    """Format a value for a message, in at most 40 characters."""
     text = repr(token)
     return text if len(text) <= 40 else f"{text[:37]}…"
 
 
 def refuse_wrong_ids(vocab: Mapping[int, bytes]) -> None:
-    """Refuse ids that are no whole numbers from 0 to `MAX_ID`.
-
-    Raises:
-        InvalidTokenizer: names one of them.
-    """
+    """Raise InvalidTokenizer for ids that are not whole numbers from 0 to `MAX_ID`."""
     wrong_type = set(map(type, vocab)) - {int}
     if wrong_type or (vocab and not (min(vocab) >= 0 and max(vocab) <= MAX_ID)):
-        culprit = next(i for i in vocab if type(i) is not int or not 0 <= i <= MAX_ID)
+        wrong_id = next(i for i in vocab if type(i) is not int or not 0 <= i <= MAX_ID)
         _refuse(
-            f"the vocab holds the id {shown(culprit)}",
-            f"ids are whole numbers from 0 to {MAX_ID}",
+            f"the vocab contains the id {shown(wrong_id)}",
+            f"expected whole numbers from 0 to {MAX_ID}",
         )
 
 
 def _ids_of_tokens(vocab: Mapping[int, bytes]) -> dict[bytes, int]:
     if not isinstance(vocab, Mapping):
-        _refuse(f"vocab is a {type(vocab).__name__}", "a vocab is a dict of id → bytes")
+        _refuse(f"vocab is a {type(vocab).__name__}", "expected a dict of id → bytes")
     refuse_wrong_ids(vocab)
     tokens = vocab.values()
     if set(map(type, tokens)) - {bytes}:
         id_, token = next((i, token) for i, token in vocab.items() if type(token) is not bytes)
-        _refuse(f"the token of id {id_} is {shown(token)}", "tokens are bytes")
+        _refuse(f"the token of id {id_} is {shown(token)}", "expected bytes")
     lengths = np.fromiter(map(len, tokens), np.int64, len(vocab))
     if len(lengths) and (lengths.min() == 0 or lengths.max() > MAX_TOKEN_BYTES):
         id_ = next(i for i, token in vocab.items() if not 0 < len(token) <= MAX_TOKEN_BYTES)
         _refuse(
             f"the token of id {id_} has {len(vocab[id_])} bytes",
-            f"tokens have 1 to {MAX_TOKEN_BYTES} bytes",
+            f"expected 1 to {MAX_TOKEN_BYTES} bytes",
         )
     ids = dict(zip(tokens, vocab, strict=True))
     if len(ids) != len(vocab):
         id_, token = next((i, token) for i, token in vocab.items() if ids[token] != i)
         _refuse(
             f"the ids {id_} and {ids[token]} both stand for {shown(token)}",
-            "every token, special or not, has bytes of its own",
+            "expected different bytes for every token, special or not",
             "remove one of the two; rename the special token if one is special",
         )
     return ids
@@ -186,8 +174,8 @@ def _special_ids(
     for token, id_ in specials.items():
         if type(id_) is not int or vocab.get(id_) != token.encode():
             _refuse(
-                f"the vocab does not hold the special token {shown(token)} under its id",
-                "the vocab gives a special token's id its text in UTF-8",
+                f"the special token {shown(token)} is not in the vocab under its id",
+                "expected its text in UTF-8 as the token of that id",
                 f"add vocab[id] = {shown(token.encode())}",
             )
     return specials
@@ -196,26 +184,23 @@ def _special_ids(
 def _byte_ids(ids: Mapping[bytes, int], may_lack: bool) -> NDArray[np.int64]:
     missing = [byte for byte in range(256) if bytes([byte]) not in ids]
     if missing and not may_lack:
-        some = ", ".join(f"0x{byte:02x}" for byte in missing[:5])
+        examples = ", ".join(f"0x{byte:02x}" for byte in missing[:5])
         _refuse(
-            f"the vocab lacks {len(missing)} of the 256 single bytes: {some}"
+            f"the vocab lacks {len(missing)} of the 256 single bytes: {examples}"
             + (", …" if len(missing) > 5 else ""),
-            "a byte-level vocab holds all of them, so that every text can be encoded",
+            "expected all of them in a byte-level vocab, so that every text can be encoded",
         )
     return np.array([ids.get(bytes([byte]), -1) for byte in range(256)], np.int64)
 
 
 def merge_ids(ids: Mapping[bytes, int], merges: Sequence[tuple[bytes, bytes]]) -> MergeIds:
-    """Ids of parts and results, looked up by bytes: no token longer than two others is built.
+    """Look up the ids of the parts and results of merges; raises `InvalidTokenizer`.
 
-    Nothing here makes an object per merge that the garbage collector would follow: in a process
-    full of compiled kernels one full collection takes longer than all these checks.
-
-    Raises:
-        InvalidTokenizer: not pairs of bytes, or a part or a result that the vocab lacks.
+    Creates no Python object per merge that the garbage collector tracks: in a process full of
+    compiled kernels, one full collection takes longer than all these checks.
     """
     if not isinstance(merges, Sequence) or isinstance(merges, str | bytes):
-        _refuse(f"merges are a {type(merges).__name__}", "merges are a list of pairs of bytes")
+        _refuse(f"merges are a {type(merges).__name__}", "expected a list of pairs of bytes")
     try:
         if set(map(len, merges)) - {2} or not all(map(isinstance, merges, repeat((tuple, list)))):
             raise TypeError
@@ -236,47 +221,46 @@ def _refuse_merge(ids: Mapping[bytes, int], merges: Any) -> NoReturn:
             and len(merge) == 2
             and all(isinstance(part, bytes) for part in merge)
         ):
-            _refuse(f"merge {rank} is {shown(merge)}", "a merge is a pair of bytes")
+            _refuse(f"merge {rank} is {shown(merge)}", "expected a pair of bytes")
         for part in merge:
             if part not in ids:
                 _refuse(
-                    f"merge {rank} joins {shown(part)}, which the vocab lacks",
-                    "the parts of a merge are ordinary tokens of the vocab",
+                    f"merge {rank} joins {shown(part)}, which is not in the vocab",
+                    "expected ordinary tokens of the vocab as parts",
                 )
         if merge[0] + merge[1] not in ids:
             _refuse(
-                f"merge {rank} makes {shown(merge[0] + merge[1])}, which the vocab lacks",
-                "the result of a merge is an ordinary token of the vocab",
+                f"merge {rank} makes {shown(merge[0] + merge[1])}, which is not in the vocab",
+                "expected an ordinary token of the vocab as result",
             )
-    _refuse("merges are not a list of pairs", "merges are a list of (bytes, bytes) by rank")
+    _refuse("merges are not a list of pairs", "expected a list of (bytes, bytes) by rank")
 
 
 def _check_order(
     numbers: MergeIds, byte_ids: NDArray[np.int64], merges: Sequence[tuple[bytes, bytes]]
 ) -> None:
-    """Every merge joins tokens that are bytes or results of merges, and comes once.
+    """Check that merges are distinct, and their parts are bytes or results of merges.
 
-    A part may be the result of a later merge: Llama 3 has such, which fire as soon as both parts
-    are there. What learns merges never makes any.
+    A part may be the result of a later merge, as in Llama 3; training never produces this.
     """
     left, right, results = numbers
     highest = max(int(part.max(initial=0)) for part in (*numbers, byte_ids))
-    made = np.zeros(highest + 1, np.bool_)
-    made[results] = made[byte_ids[byte_ids >= 0]] = True
-    unmade = np.flatnonzero(~(made[left] & made[right]))
-    if len(unmade):
-        rank = int(unmade[0])
-        part = merges[rank][1 if made[left[rank]] else 0]
+    reachable = np.zeros(highest + 1, np.bool_)
+    reachable[results] = reachable[byte_ids[byte_ids >= 0]] = True
+    unreachable = np.flatnonzero(~(reachable[left] & reachable[right]))
+    if len(unreachable):
+        rank = int(unreachable[0])
+        part = merges[rank][1 if reachable[left[rank]] else 0]
         _refuse(
             f"merge {rank} joins {shown(part)}, which no merge makes",
-            "a merge joins single bytes and results of merges",
+            "expected single bytes and results of merges as parts",
         )
     pairs = left << 24 | right
     ascending = np.sort(pairs)
     if (ascending[1:] == ascending[:-1]).any():
         _, first = np.unique(pairs, return_index=True)
         rank = int(np.setdiff1d(np.arange(len(results)), first)[0])
-        _refuse(f"merge {rank}, {shown(merges[rank])}, is given twice", "each pair merges once")
+        _refuse(f"merge {rank}, {shown(merges[rank])}, is given twice", "expected distinct merges")
 
 
 def _refuse(happened: str, accepted: str, next_step: str = _RETRAIN) -> NoReturn:

@@ -1,4 +1,4 @@
-"""Text encoded word by word, for the algorithms over characters: each distinct word once."""
+"""Word-by-word encoding for algorithms over characters: each distinct word once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Words to pieces and back to text, and the table of rows that kernels over characters read.
+"""Word algorithms over characters: encode, decode, and build kernel tables.
 
-Alphabets, merges and tries are rows of one such table.
+Alphabets, merges and tries are rows of one table.
 """
 
 from __future__ import annotations
@@ -26,48 +26,42 @@ from bpeline.tokenizer_core.vocabulary import shown
 
 RETRAIN = "train again, or load the files the vocab came from with Tokenizer.load(PATH)"
 _LINE_BREAKS = re.compile(rb" ?\n+")
-_GAPS = b" \n"  # what stands between words; a text neither begins nor ends with it
+_GAPS = b" \n"  # separators of words; stripped at both ends of a text
 
 Merge = tuple[str, str]
 Row = tuple[int, int, int, int]  # left, right, rank, result
-LEFTMOST, EVERYWHERE = 0, 1  # where a merge is applied before ranks are looked at again
+LEFTMOST, EVERYWHERE = 0, 1  # where a merge is applied before ranks are compared again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """What words are made of."""
+    """The tokens of words."""
 
-    ids: NDArray[np.uint32]  # uint32: the tokens of all words, one word after the other
-    ends: NDArray[np.uint32]  # uint32: where in its word each piece ends, in bytes
+    ids: NDArray[np.uint32]  # uint32: tokens of all words, in order
+    ends: NDArray[np.uint32]  # uint32: end of each piece in its word, in bytes
     edges: NDArray[np.int64]  # int64 ``[n + 1]``: word i has the pieces ``edges[i]:edges[i + 1]``
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordAlgorithm:
-    """Makes pieces of words, each word by itself."""
+    """Encodes words independently of each other by a kernel."""
 
-    # takes text, places and lengths, what it knows, scratch memory if it needs any, and the arrays
-    # of `Pieces` to fill
+    # Arguments: text, places, lengths, ``known``, scratch memory if any, and the arrays of `Pieces`
     kernel: Callable[..., None]
-    known: tuple[Any, ...]  # what else the kernel must know
-    scratch: int = 0  # bytes of scratch memory for each symbol of the longest word
-    more: int = 0  # pieces that a word may have beyond one more than it has bytes
+    known: tuple[Any, ...]  # tables of the kernel
+    scratch: int = 0  # bytes of scratch memory per symbol of the longest word
+    more: int = 0  # maximum pieces of a word beyond its bytes plus one
 
     def pieces_of(
         self, text: Text, places: NDArray[np.int64], lengths: NDArray[np.int64]
     ) -> Pieces:
-        """Pieces of words.
-
-        Args:
-            text: valid UTF-8 within the words.
-            places, lengths: int64 ``[n]``: where each word begins, and its bytes (1 or more).
-        """
+        """Encode words with these begins and lengths (bytes, at least 1): int64 ``[n]``."""
         room = int(lengths.sum()) + (1 + self.more) * len(lengths)
         ids, ends = np.empty(room, np.uint32), np.empty(room, np.uint32)
         edges = np.empty(len(lengths) + 1, np.int64)
         scratch = []
         if self.scratch:
-            symbols = int(lengths.max(initial=0)) + 2  # of all kernels, the most that one asks for
+            symbols = int(lengths.max(initial=0)) + 2  # maximum over all kernels
             scratch.append(np.empty(self.scratch * symbols // 8 + 1, np.uint64))
         self.kernel(text.data, places, lengths, *self.known, *scratch, ids, ends, edges)
         return Pieces(ids[: edges[-1]], ends[: edges[-1]], edges)
@@ -80,7 +74,7 @@ def by_rank(
     end_of_word: str,
     joined: bool = False,
 ) -> WordAlgorithm:
-    """The merge of lowest rank first, at all its places; ``joined`` as in `CharacterBpe`."""
+    """Merge the pair of lowest rank everywhere; ``joined``: see `CharacterBpe`."""
     rows = [
         (ids[left], ids[right], rank, ids[left + right])
         for rank, (left, right) in enumerate(merges)
@@ -91,19 +85,19 @@ def by_rank(
 
 
 def merged_rows(rows: list[Row], marking: int, places: int, unknown: int) -> WordAlgorithm:
-    """Merges over characters, as rows after those of the alphabet.
+    """Build merges over characters from rows of an alphabet and of merges.
 
     Args:
         marking: how the end of a word is marked, see `character_merges`.
         places: `LEFTMOST` or `EVERYWHERE`.
-        unknown: the id of characters that are no token.
+        unknown: id of characters that are not tokens.
     """
     known = marking, places, *symbol_table(rows), unknown
     return WordAlgorithm(superword_merges.merge_characters, known, WAITING_SCRATCH)
 
 
 def symbol_table(rows: list[Row]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """The table of rows and the key of its hashes; of equal (left, right) the first row counts."""
+    """Return the table of rows and its hash key; the first duplicate counts."""
     slots = np.full(2 << max(4, (2 * len(rows)).bit_length()), NO_MERGE, np.uint64)
     left, right, ranks, results = np.array(rows, np.int64).reshape(-1, 4).T.copy()
     fill_merges(left, right, ranks, results, slots, HASH_KEY)
@@ -111,7 +105,7 @@ def symbol_table(rows: list[Row]) -> tuple[NDArray[np.uint64], NDArray[np.uint64
 
 
 def spellings_of(token: str, end_of_word: str) -> list[list[int]]:
-    """A token's characters as `characters_of`; where the mark is a character, also as that one."""
+    """Return `characters_of`, and the plain characters if the mark is one character."""
     spelled = [characters_of(token, end_of_word)]
     if len(end_of_word) == 1 and token.endswith(end_of_word):
         spelled.append(list(map(ord, token)))
@@ -119,17 +113,14 @@ def spellings_of(token: str, end_of_word: str) -> list[list[int]]:
 
 
 def characters_of(token: str, end_of_word: str) -> list[int]:
-    """A token's characters as numbers; the mark of the end of a word, at its end, is one."""
+    """Return the characters of a token as numbers; an end-of-word mark is one number."""
     if end_of_word and token.endswith(end_of_word):
         return [*map(ord, token.removesuffix(end_of_word)), token_tables.END]
     return list(map(ord, token))
 
 
 def alphabet_rows(ids: Mapping[str, int], end_of_word: str, joined: bool) -> list[Row]:
-    """Rows from characters to their tokens; with ``joined`` also from those that end words.
-
-    A mark that is a character is one inside of words, too.
-    """
+    """Return rows from characters (``joined``: also final ones) to tokens."""
     rows = []
     for token, id_ in ids.items():
         characters = characters_of(token, end_of_word)
@@ -143,7 +134,7 @@ def alphabet_rows(ids: Mapping[str, int], end_of_word: str, joined: bool) -> lis
 
 
 def trie_rows(tokens: Iterable[tuple[list[int], bool, int]]) -> list[Row]:
-    """Rows of a trie of (characters, whether it goes on inside a word, rank) of each token."""
+    """Build a trie from (characters, continues a word, rank) of each token."""
     children: dict[tuple[int, int], int] = {}
     ranks: dict[tuple[int, int], int] = {}
     nodes = token_tables.INNER_ROOT + 1
@@ -165,27 +156,23 @@ def trie_rows(tokens: Iterable[tuple[list[int], bool, int]]) -> list[Row]:
 
 @dataclass(frozen=True, slots=True)
 class SpelledTokens:
-    """What a companion algorithm makes its tables of."""
+    """Tokens and merges of a spec as text, for the tables of an algorithm."""
 
-    ids: dict[str, int]  # token → id, marks left out
+    ids: dict[str, int]  # token → id, without marks
     merges: list[tuple[str, str]]  # by rank
     marks: dict[str, int]  # attribute of the algorithm → id of the token that it names
-    whole: frozenset[int]  # ids of special tokens and marks, which are words of their own
-    gap: bytes  # what stands between words: a space, or nothing where words hold their own spaces
+    whole: frozenset[int]  # ids of special tokens and marks, which are whole words
+    gap: bytes  # separator of words: a space, or empty where words include their spaces
 
 
 def spelled_tokens(spec: TokenizerSpec, marks: Sequence[str] = ("unknown",)) -> SpelledTokens:
-    """Tokens and merges of a value as text, and the ids of the tokens that ``marks`` name.
-
-    Raises:
-        InvalidTokenizer: tokens that are not UTF-8, or marks that the vocab lacks.
-    """
-    found = {name: _id_of_mark(spec, name) for name in marks}
-    known = set(found.values())
-    ids = {_text(token): id_ for token, id_ in spec.ids.items() if id_ not in known}
-    merges = [(left.decode(), right.decode()) for left, right in spec.merges]  # of tokens
-    whole = frozenset([*spec.special_tokens.values(), *known])
-    return SpelledTokens(ids, merges, found, whole, b" " if spec.pattern.drops_gaps else b"")
+    """Return a spec as text, with the ids of the tokens in ``marks``."""
+    mark_ids = {name: _id_of_mark(spec, name) for name in marks}
+    hidden = set(mark_ids.values())
+    ids = {_text(token): id_ for token, id_ in spec.ids.items() if id_ not in hidden}
+    merges = [(left.decode(), right.decode()) for left, right in spec.merges]
+    whole = frozenset([*spec.special_tokens.values(), *hidden])
+    return SpelledTokens(ids, merges, mark_ids, whole, b" " if spec.pattern.drops_gaps else b"")
 
 
 def _id_of_mark(spec: TokenizerSpec, name: str) -> int:
@@ -194,8 +181,8 @@ def _id_of_mark(spec: TokenizerSpec, name: str) -> int:
     if id_ is None:
         raise InvalidTokenizer(
             f"the vocab lacks {shown(mark)}, the {name} token of {spec.algorithm.name}",
-            "each mark of an algorithm is a token of the vocab",
-            f"add it to the vocab, or name another one: {name}=...",
+            "expected a token for each mark of the algorithm",
+            f"add it to the vocab, or choose another one: {name}=...",
         )
     return id_
 
@@ -206,17 +193,17 @@ def _text(token: bytes) -> str:
     except UnicodeDecodeError:
         raise InvalidTokenizer(
             f"the token {shown(token)} is not UTF-8",
-            "tokens of this algorithm are made of characters",
+            "expected tokens of whole characters",
             RETRAIN,
         ) from None
 
 
 class WordDecoder(Decoder):
-    """Joins what tokens look like in text.
+    """Joins the texts of tokens.
 
     Args:
-        shown: id → what it looks like; b"" for marks that text does not show.
-        spaced: whether words bring a space along, of which none is left at both ends of a text.
+        shown: id → text; b"" for marks that are not shown.
+        spaced: whether words include a separating space, which is stripped at both ends.
     """
 
     def __init__(self, shown: Mapping[int, bytes], spaced: bool) -> None:
@@ -233,7 +220,7 @@ class WordDecoder(Decoder):
         return _one_gap(content.strip(_GAPS)) if self.spaced else content
 
     def decode_raw(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
-        """As `decode`, with the spaces before the first and behind the last word."""
+        """Like `decode`, without stripping spaces at both ends."""
         if self._silent:
             if isinstance(ids, np.ndarray):
                 encoding.refuse_other_arrays(ids)
@@ -248,7 +235,7 @@ class WordDecoder(Decoder):
 
 
 class WordStream(DecodeStream):
-    """Text from ids that come one at a time: spaces wait for the word behind them."""
+    """Decodes ids one at a time; spaces are held back until the next word."""
 
     def __init__(self, decoder: WordDecoder, errors: encoding.OnInvalid = "replace") -> None:
         super().__init__(decoder, errors)
@@ -271,17 +258,16 @@ class WordStream(DecodeStream):
 
 
 def _one_gap(content: bytes) -> bytes:
-    """The marks on both sides of a line break, and a space before it, are one line break."""
+    """Replace each line break, with the marks and the space around it, by one."""
     return _LINE_BREAKS.sub(b"\n", content) if b"\n" in content else content
 
 
 def without_ends(
     vocab: Mapping[int, bytes], end_of_word: str, tokens: SpelledTokens, joined: bool = False
 ) -> dict[int, bytes]:
-    """What each token looks like in text where some end in the mark of the end of a word.
+    """Return the text of each token, where some tokens end in the end-of-word mark.
 
-    Args:
-        joined: whether the mark is part of last characters, so that by itself it is text.
+    With ``joined``, the mark is part of final characters, so the mark alone is text.
     """
     end = end_of_word.encode()
     return {

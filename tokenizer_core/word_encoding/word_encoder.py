@@ -1,8 +1,8 @@
-"""Text to ids word by word, and how a word came to its tokens.
+"""Encode text word by word, and explain the tokens of a word.
 
-Distinct words are numbered, each is encoded once, ids are copied. Nothing is remembered between
-calls, so any number of threads may encode at once. The module of each algorithm has a function
-``explained``, see `Decide`, and ``words_of`` where its words are not those of the pattern.
+Distinct words are numbered and encoded once, then ids are copied. Encoders keep no state between
+calls, so they are thread-safe. The module of each algorithm defines ``explained`` (see `Decide`),
+and ``words_of`` if its words are not those of the pattern.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 from bpeline.tokenizer_core.word_encoding.word_algorithm import Pieces, WordAlgorithm, WordDecoder
 
-_BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
+_BYTES_PER_WORD = 16  # of text per distinct word, first guess
 _TABLE_BITS = 6, 19
 _BYTE_ORDER_MARK = "\ufeff".encode()
 
@@ -43,12 +43,12 @@ class MarkedSpans:
     """Spans of a text and the ids around each."""
 
     spans: NDArray[np.int64]  # int64 ``[n, 2]``
-    before: NDArray[np.int64]  # int64 ``[n]``: an id before each, or −1
-    behind: NDArray[np.int64]  # int64 ``[n]``: an id after each, or −1
-    lasts: NDArray[np.int64]  # int64: which of them end the spans that were asked for
+    before: NDArray[np.int64]  # int64 ``[n]``: id before each span, or −1
+    behind: NDArray[np.int64]  # int64 ``[n]``: id after each span, or −1
+    lasts: NDArray[np.int64]  # int64: index of the last of these for each requested span
 
     def where(self, ends: NDArray[np.int64]) -> MarkedSpans:
-        """The same without marks around sentences without words; ``ends``: words up to each end."""
+        """Remove marks around sentences without words; ``ends``: words up to each end."""
         wordless = (np.diff(ends, prepend=0) == 0) & (self.before >= 0)
         if not wordless.any():
             return self
@@ -58,37 +58,37 @@ class MarkedSpans:
 
 @dataclass(frozen=True, slots=True)
 class SentenceMarks:
-    """The ids around each sentence. A byte order mark at a document's begin is in none."""
+    """Ids around each sentence, which excludes an initial byte order mark."""
 
-    punkt: splitting.Punkt | None  # finds sentences; None: lines are sentences
+    punkt: splitting.Punkt | None  # splits sentences; None: each line is one
     line_begin: int
     line_end: int
-    least: int = 1  # sentences of fewer characters are left out
+    least: int = 1  # minimum length of a sentence in characters
 
     def mark(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
-        """The sentences of each span, and behind them an empty one that carries its id."""
+        """Return sentences of each span, then an empty span with the id after it."""
         spans = spans.copy()
         for number, begin in enumerate(spans[:, 0].tolist()):
             if text.bytes(begin, begin + len(_BYTE_ORDER_MARK)) == _BYTE_ORDER_MARK:
                 spans[number, 0] = min(begin + len(_BYTE_ORDER_MARK), spans[number, 1])
         if self.punkt is None:
-            found = np.concatenate(
+            sentences = np.concatenate(
                 [
                     np.empty((0, 2), np.int64),
                     *(splitting.line_spans(text, *span) for span in spans.tolist()),
                 ]
             )
         else:
-            found = splitting.sentence_spans(text, spans, self.punkt)
+            sentences = splitting.sentence_spans(text, spans, self.punkt)
         if self.least > 1:
             is_lead = (text.data[: text.size] & 0xC0) != 0x80
             leads = np.concatenate(([0], np.cumsum(is_lead)))
-            found = found[np.diff(leads[found], axis=1)[:, 0] >= self.least]
-        places = np.searchsorted(found[:, 0], spans[:, 1])
-        around = np.tile(np.array([self.line_begin, self.line_end]), (len(found), 1))
-        parts = np.insert(found, places, np.stack((spans[:, 1],) * 2, axis=1), axis=0)
-        none = np.full(len(spans), -1, np.int64)
-        marks = np.insert(around, places, np.stack((none, behind), axis=1), axis=0)
+            sentences = sentences[np.diff(leads[sentences], axis=1)[:, 0] >= self.least]
+        places = np.searchsorted(sentences[:, 0], spans[:, 1])
+        around = np.tile(np.array([self.line_begin, self.line_end]), (len(sentences), 1))
+        parts = np.insert(sentences, places, np.stack((spans[:, 1],) * 2, axis=1), axis=0)
+        no_ids = np.full(len(spans), -1, np.int64)
+        marks = np.insert(around, places, np.stack((no_ids, behind), axis=1), axis=0)
         before, after = marks.T.copy()
         return MarkedSpans(parts, before, after, places + np.arange(len(spans)))
 
@@ -101,21 +101,20 @@ class SentenceMarks:
 
 
 def unmarked(text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> MarkedSpans:
-    """Spans as they are."""
-    nothing = np.full(len(spans), -1, np.int64)
-    return MarkedSpans(spans, nothing, np.ascontiguousarray(behind), np.arange(len(spans)))
+    no_ids = np.full(len(spans), -1, np.int64)
+    return MarkedSpans(spans, no_ids, np.ascontiguousarray(behind), np.arange(len(spans)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NumberedWords:
-    """A text as numbers of its distinct words."""
+    """A text as indices of its distinct words."""
 
-    numbers: NDArray[np.uint32]  # uint32: the word of each pre-token
-    begins: NDArray[np.int64]  # int64: where each pre-token stands, in bytes
-    # int64 ``[n_spans]``: how many pre-tokens lie before the end of each span
+    numbers: NDArray[np.uint32]  # uint32: word of each pre-token
+    begins: NDArray[np.int64]  # int64: begin of each pre-token in bytes
+    # int64 ``[n_spans]``: number of pre-tokens before the end of each span
     ends: NDArray[np.int64]
-    places: NDArray[np.int64]  # int64 ``[n_words]``: where each word stands first
-    lengths: NDArray[np.int64]  # int64 ``[n_words]``: its bytes
+    places: NDArray[np.int64]  # int64 ``[n_words]``: first occurrence of each word
+    lengths: NDArray[np.int64]  # int64 ``[n_words]``: bytes of each word
 
 
 def number_marked(
@@ -124,7 +123,7 @@ def number_marked(
     starts: NDArray[np.uint64],
     dropped: NDArray[np.uint64],
 ) -> NumberedWords:
-    """Number the words of spans in order of sight; bitmaps are of `Splitter.mark`."""
+    """Number words by first occurrence; the bitmaps are those of `Splitter.mark`."""
     room = int(np.bitwise_count(starts).sum())
     numbers = np.empty(room, np.uint32)
     begins, places, lengths = (np.empty(room, np.int64) for _ in range(3))
@@ -148,7 +147,7 @@ def number_marked(
 
 
 class WordEncoder(Encoder):
-    """Encodes text word by word; ``marks`` puts ids around sentences, where there are any."""
+    """Encodes text word by word; ``marks`` adds ids around sentences."""
 
     def __init__(
         self,
@@ -180,7 +179,7 @@ class WordEncoder(Encoder):
         return pieces.ids, pieces.edges[1:].copy()
 
     def placed(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> PlacedIds:
-        """The ids of `encode`, and where they stand; an id behind a span up to the next span."""
+        """Return `PlacedIds`; an id after a span reaches up to the next span."""
         marked, words, pieces = self._encoded(text, spans, behind)
         firsts = np.zeros(len(pieces.ends), np.int64)
         firsts[1:] = pieces.ends[:-1]
@@ -193,14 +192,14 @@ class WordEncoder(Encoder):
         places = np.stack((begins + firsts[chosen], begins + pieces.ends[chosen]), axis=1)
         closes = np.zeros(len(chosen), np.bool_)
         closes[edges[1:] - 1] = True
-        # What stands around the spans goes in between.
+        # Insert the ids around spans.
         last = edges[words.ends]
         first = np.concatenate((np.zeros(1, np.int64), last[:-1]))
         around = np.stack((marked.before, marked.behind), axis=1)
         put = around >= 0
         at = np.stack((first, last), axis=1)[put]
         begin, end = marked.spans.T
-        stops = end.copy()  # the marks of sentences are not in the text
+        stops = end.copy()  # marks of sentences are not in the text
         stops[marked.lasts] = np.append(begin[1:], text.size)[marked.lasts]
         around_places = np.stack((begin, begin, end, stops), axis=1).reshape(len(end), 2, 2)
         return PlacedIds(
@@ -212,7 +211,7 @@ class WordEncoder(Encoder):
     def _encoded(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> tuple[MarkedSpans, NumberedWords, Pieces]:
-        """Spans or sentences with what stands around them, their words, and the pieces of these."""
+        """Return spans with the ids around them, their words, and their pieces."""
         mark = unmarked if self.marks is None else self.marks.mark
         marked = mark(text, spans, behind)
         marks = self._splitter.mark(text, marked.spans)
@@ -230,7 +229,7 @@ def coders_of_words(
     pattern: SplitPattern,
     marks: SentenceMarks | None = None,
 ) -> WordCoders:
-    """The encoder and the decoder of words; ``shown``: what each token looks like in text."""
+    """Build the encoder and decoder; ``shown`` maps ids to their text."""
     decoder = WordDecoder(shown, spaced=pattern.drops_gaps)
     return WordEncoder(algorithm, pattern, marks), decoder
 
@@ -238,21 +237,17 @@ def coders_of_words(
 def longest_prefix_of_words(
     content: bytes, max_tokens: int, placed: PlacedIds, count: Callable[[bytes], int]
 ) -> str:
-    """The longest prefix of at most ``max_tokens`` tokens that ends with a word.
+    """Return the longest prefix of whole words with at most ``max_tokens`` ids.
 
-    Words are independent, so the tokens up to the end of a word are those of the text up to
-    there; only marks around sentences may come to more, so the prefix is counted again.
-
-    Args:
-        placed: the tokens of ``content``, which is UTF-8.
-        count: counts the tokens of a prefix.
+    ``placed`` are the tokens of ``content``. Marks around sentences may add tokens to a prefix, so
+    ``count`` counts it again.
     """
     max_tokens = checks.whole_number("max_tokens", max_tokens, 0, "write max_tokens=512")
     if len(placed.ids) <= max_tokens:
         return content.decode()
     ends = placed.places[:max_tokens, 1][placed.closes[:max_tokens]]
     for end in np.unique(ends)[::-1].tolist():
-        # A token of a single byte may end within a character.
+        # A token of one byte may end inside a character.
         whole = end == len(content) or content[end] & 0xC0 != 0x80
         if whole and count(content[:end]) <= max_tokens:
             return content[:end].decode()
@@ -263,42 +258,38 @@ def longest_prefix_of_words(
 class Decision:
     """One step of encoding a word."""
 
-    why: str  # what decided, such as ``rank 3``
-    takes: tuple[str, ...]  # the parts that were joined, or the token that was found
-    symbols: tuple[str, ...]  # the word after it
+    why: str  # the rule that applied, such as ``rank 3``
+    takes: tuple[str, ...]  # the joined parts, or the token that was found
+    symbols: tuple[str, ...]  # the word after this step
 
 
-# From a word to the decisions about it, in plain Python.
+# Yields the decisions for a word, in plain Python.
 Decide = Callable[[str], Iterator[Decision]]
 
 
 @dataclass(frozen=True, slots=True)
 class ExplainedWord:
-    """A word and its way to ids."""
+    """A word, its steps and its ids."""
 
     word: str
-    steps: tuple[Decision, ...]  # in their order; none where nothing applies
-    ids: tuple[int, ...]  # of the tokens that the encoder makes of it
+    steps: tuple[Decision, ...]
+    ids: tuple[int, ...]
     tokens: tuple[str, ...]
 
 
 def explain_words(tokenizer: TokenizerParts, text: str) -> list[ExplainedWord]:
-    """Each word of a text, as the tokenizer prepares the text and its pattern cuts it.
+    """Explain each word of a text; the joined ids equal those of `Tokenizer.encode`.
 
-    Special tokens are ordinary, but for the added tokens of an imported tokenizer, which it finds.
-    The ids joined are those of `Tokenizer.encode`.
-
-    Raises:
-        InvalidOption: its algorithm does not explain itself here.
+    Special tokens are ordinary text, except added tokens of an imported tokenizer.
     """
     spec = tokenizer.spec
     companion = COMPANIONS.get(spec.algorithm.name)
     if companion is None:
-        known = ", ".join(COMPANIONS)
+        names = ", ".join(COMPANIONS)
         raise InvalidOption(
             f"{spec.algorithm.name} joins bytes, not characters",
-            f"explained here are {known}",
-            "type `bpeline explain REF TEXT`, or tokenizer.explain(text), which shows its merges",
+            f"expected one of {names}",
+            "type `bpeline explain REF TEXT`, or call tokenizer.explain(text), to see its merges",
         )
     module = companion.home
     decide: Decide = module.explained(spec)
@@ -313,29 +304,29 @@ def explain_words(tokenizer: TokenizerParts, text: str) -> list[ExplainedWord]:
             ids = _ids_of(encoder, word)
             explained.append(ExplainedWord(word, tuple(decide(word)), ids, _named(spec, ids)))
         if behind >= 0:
-            found = _named(spec, (behind,))
-            step = Decision("an added token, found in the text", found, found)
-            explained.append(ExplainedWord(found[0], (step,), (behind,), found))
+            name = _named(spec, (behind,))
+            step = Decision("an added token, found in the text", name, name)
+            explained.append(ExplainedWord(name[0], (step,), (behind,), name))
     return explained
 
 
 def merge_tree(merges: Sequence[tuple[bytes, bytes]], token: bytes) -> MergeTree:
-    """How merges make a token, the first that makes each; a token that none makes has no parts."""
-    made: dict[bytes, tuple[int, bytes, bytes]] = {}
+    """Build the tree of merges that makes a token."""
+    merge_of: dict[bytes, tuple[int, bytes, bytes]] = {}
     for rank, (left, right) in enumerate(merges):
-        made.setdefault(left + right, (rank, left, right))
+        merge_of.setdefault(left + right, (rank, left, right))
 
     def tree(part: bytes) -> MergeTree:
-        if part not in made:
+        if part not in merge_of:
             return MergeTree(part)
-        rank, left, right = made[part]
+        rank, left, right = merge_of[part]
         return MergeTree(part, rank, (tree(left), tree(right)))
 
     return tree(token)
 
 
 def _ids_of(encoder: Encoder, word: str) -> tuple[int, ...]:
-    """A word's ids, and none of what is put around sentences."""
+    """Return the ids of a word, without marks of sentences."""
     content = word.encode()
     if isinstance(encoder, WordEncoder):
         return tuple(encoder.encode_words([content])[0].tolist())
