@@ -219,7 +219,7 @@ def errors() -> str:
     found = messages(ROOT, {error.__name__ for error in classes})
     parts = [
         "# Errors",
-        "Every message has three parts: what happened, what is accepted, what to type next; here "
+        "Every message has three parts: what happened, what was expected, what to type next; here "
         "`…` stands for what is known only when it happens. All are classes of "
         "`bpeline.tokenizer_core.errors`, and `BpelineError` catches every one of them. Search "
         "this page for words of a message. What people meet most is in "
@@ -233,14 +233,14 @@ def errors() -> str:
         ]
         parts += [
             f"``` {{ .text .wrapped }}\n{one.happened}\n"
-            f"  accepted: {_ACCEPTED.sub('', one.accepted)}\n  next: {one.next_step}\n```"
+            f"  expected: {_EXPECTED.sub('', one.accepted)}\n  next: {one.next_step}\n```"
             for one in found
             if one.error == error.__name__
         ]
     return "\n\n".join(parts) + "\n"
 
 
-_ACCEPTED = re.compile("^accepted(?: is| are)?:? ")
+_EXPECTED = re.compile("^(?:expected|accepted(?: is| are)?):? ")
 
 
 def _first_paragraph(value: Any) -> str:

@@ -1,24 +1,28 @@
-"""Commands that are printed to be typed: with the workspace or project that was named. Runs none.
+"""Spell commands so that they work as printed: program, workspace and project.
 
-A command reads the project and the workspace of the directory in which it is typed. Where others
-were named (``--project``, ``--workspace``), what we tell people to type next has to name them too.
+A command uses the project and workspace of the current directory. If ``--project`` or
+``--workspace`` named others, the printed command names them, too.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
+from urllib.parse import unquote
 
 from bpeline.registry.environment import named_elsewhere
 from bpeline.tokenizer_core.urls import is_url
 
 # `bpeline encode …` in a sentence, or behind a title and two spaces at the end of a line.
 _COMMAND = re.compile(
-    r"(?P<begin>(?:`|:  |: then )\S*bpeline (?P<name>derive [a-z]+|[a-z]+))(?P<rest>[^`\n]*)"
+    r"(?P<begin>(?:`|:  |: then )(?:uvx --from \S+ )?\S*bpeline ("
+    r"?P<name>derive [a-z]+|[a-z]+))(?P<rest>[^`\n]*)"
 )
 _READS_A_PROJECT = {"train", "sweep", "drift", "evaluate", "deploy", "serve"}
 _KNOWS_NO_WORKSPACE = {"compress"}
@@ -26,17 +30,26 @@ _OPTION = re.compile(r"(?:^| )--(?:project|workspace)\b")
 
 
 def from_here(path: str) -> str:
-    """``path`` as one would type it: relative where it lies below the working directory."""
+    """``path``, relative if it is below the current directory."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def program() -> str:
-    """What to type for this program: its path where the shell would not find ``bpeline``."""
+    """How to run this program in the user's shell: ``bpeline``, its path, or through ``uvx``."""
     typed = sys.argv[0]
+    if "UV" in os.environ and any(part.startswith("archive-v") for part in Path(sys.prefix).parts):
+        return f"uvx --from {shlex.quote(_installed_from())} bpeline"  # a temporary environment
     if Path(typed).name != "bpeline" or shutil.which("bpeline"):
         return "bpeline"
     return shlex.quote(from_here(os.path.abspath(typed)))
+
+
+def _installed_from() -> str:
+    """The directory or URL that the package was installed from, else its name."""
+    source = json.loads(distribution("bpeline").read_text("direct_url.json") or "{}").get("url", "")
+    path = source.removeprefix("file://")
+    return from_here(unquote(path)) if path != source else source or "bpeline"
 
 
 def as_typed(text: str) -> str:

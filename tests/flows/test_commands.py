@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click.testing import Result
@@ -25,7 +26,7 @@ from bpeline.flows.cli.main import FILE_OF, all_commands
 from bpeline.flows.cli.request_options import with_settings
 from bpeline.flows.cli.train import train
 from bpeline.flows.requests import OPTIONS, TrainingRequest
-from bpeline.flows.wording import program
+from bpeline.flows.wording import program, typed_commands
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer
 
@@ -163,6 +164,13 @@ def test_what_is_to_be_typed_next_is_found_by_the_shell(
     assert program() == "bpeline"
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest"])
     assert program() == "bpeline"
+    monkeypatch.setenv("UV", "/bin/uv")
+    assert program() == "bpeline", "uv run, whose environment stays"
+    monkeypatch.setattr(sys, "prefix", "/home/me/.cache/uv/archive-v0/1f2e")
+    for url, place in ((tmp_path.as_uri(), "."), ("https://x.org/b.whl", "https://x.org/b.whl")):
+        source = SimpleNamespace(read_text=lambda name, url=url: json.dumps({"url": url}))
+        monkeypatch.setattr(typed_commands, "distribution", lambda name, one=source: one)
+        assert program() == f"uvx --from {place} bpeline"
 
 
 @pytest.mark.night
