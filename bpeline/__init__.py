@@ -13,6 +13,9 @@ from bpeline.lazy_names import lazy_names
 TYPE_CHECKING = False  # importing `typing` would take as long as all other imports here
 
 if TYPE_CHECKING:
+    from .flows.python_api import compare as compare
+    from .flows.python_api import promote as promote
+    from .flows.python_api import train as train
     from .registry import configure as configure
     from .registry import load_tokenizer as load_tokenizer
     from .tokenizer_core import ParityRule as ParityRule

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -66,6 +68,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.display import ShownTokens
 
 _TEXT = "text"
+_REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/(?!\d+$)[A-Za-z0-9][\w.-]*")  # news/3 is a version
 _SOONER_LISTED = 1_000  # characters; below this, an array from a list of ids is faster
 _SAMPLE = "The quick brown fox doesn’t jump over 1,234 lazy dogs: naïve café, 中文, 🎉."
 
@@ -272,6 +275,15 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """Number of tokens, including special tokens."""
         return len(self.spec.vocab)
+
+    @property
+    def n_vocab(self) -> int:
+        """The largest id plus one, as in tiktoken; more than `vocab_size` if ids have gaps."""
+        return self.spec.largest_id + 1
+
+    def get_vocab(self) -> dict[str, int]:
+        """Token → id, as in ``tokenizers``: bytes are printable characters; a copy."""
+        return {token: id_ for id_, token in token_names(self.spec).items()}
 
     @property
     def digest(self) -> str:
@@ -799,6 +811,30 @@ class Tokenizer:
         format_named(format).save(self, checks.path("path", path))
         if forgotten := forgotten_by(format, self):
             warnings.warn(forgotten, stacklevel=2)
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, revision: str | None = None) -> Tokenizer:
+        """Load a tokenizer by path, registered name or Hugging Face repository.
+
+        Args:
+            name: a folder or file, see `load`; ``news@champion`` or ``news/3``, see
+                `bpeline.load_tokenizer`; or ``ORG/REPO``.
+            revision: branch, tag or commit of the repository; ``main`` by default.
+
+        Raises:
+            BpelineError: nothing of that name can be loaded; see `load` and `load_tokenizer`.
+        """
+        if isinstance(name, Path) or (revision is None and Path(name).exists()):
+            return cls.load(name)
+        if revision is not None or _REPOSITORY.fullmatch(name):
+            name = f"hf://{name.removeprefix('hf://')}@{revision or 'main'}"
+        # Names are the registry's; the core imports it here only, when a name is loaded.
+        tokenizer: Tokenizer = import_module("bpeline.registry").load_tokenizer(name)
+        return tokenizer
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write a folder for ``AutoTokenizer.from_pretrained``: `save` as ``transformers``."""
+        self.save(folder, "transformers")
 
     @classmethod
     def load(cls, path: str | Path, format: Format | None = None, **details: Any) -> Tokenizer:

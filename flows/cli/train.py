@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -396,33 +394,11 @@ def _show_runs(runs: Sequence[Run], as_json: bool) -> None:
 
 
 def run_training(parameters: dict[str, Any]) -> Any:
-    """Call the flow where it can be watched best, showing its progress on stderr.
+    """Run a training, or an import if there is a ``file``; returns its summary."""
+    from bpeline.flows.python_api import run_request
 
-    Parameters with a ``file`` are an import's. Returns a `TrainingSummary` or an `ImportSummary`.
-    """
-    from bpeline.flows.running import progress, runner, settings
-
-    imports = "file" in parameters
-    request = (ImportRequest if imports else TrainingRequest).checked(**parameters)
-    chosen = runner.choose_runner()
-    listener = progress.for_stream(sys.stderr)
-    if chosen.remark:
-        listener.note(chosen.remark)
-    if chosen.prefect_api is not None:
-        settings.prepare_prefect(chosen.prefect_api, quiet_terminal=True)
-        # Else each batch of lines that a lost server does not get is complained of here.
-        logging.raiseExceptions = False
-    with progress.listening(listener):
-        flow: Any
-        if imports:
-            from bpeline.flows.import_tokenizer import import_tokenizer as flow
-        else:
-            from bpeline.flows.train_tokenizer import train_tokenizer as flow
-        if chosen.prefect_api is None:
-            return flow.fn(request, addresses().workspace)
-        from bpeline.flows.serving import recorded
-
-        return recorded(flow, request, addresses().workspace, chosen.prefect_api)
+    request = ImportRequest if "file" in parameters else TrainingRequest
+    return run_request(request.checked(**parameters))
 
 
 def print_summary(

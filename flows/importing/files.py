@@ -23,7 +23,7 @@ from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue
 from bpeline.registry.certify import ORIGINAL, Certificate, certify_originals
 from bpeline.registry.evaluation import evaluate_version, write_evaluation
-from bpeline.registry.exports import SCHEME, HubReference, fetch
+from bpeline.registry.hub import SCHEME, TOKENIZER_FILES, HubReference, fetch
 from bpeline.registry.loading import certificate_path, resolve, write_exports
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import (
@@ -36,7 +36,6 @@ from bpeline.registry.records import (
 )
 from bpeline.registry.tokens import screen
 from bpeline.registry.versions import (
-    OF_FOLDERS,
     Imported,
     OriginalFile,
     files_of,
@@ -113,7 +112,7 @@ def read_files(request: ImportRequest) -> ReadFiles:
 def _found(request: ImportRequest) -> tuple[str, str, ByPath]:
     """Where it comes from, its licence, and where its files are now."""
     if request.file.startswith(SCHEME):
-        fetched = fetch(HubReference.parse(request.file), OF_FOLDERS)
+        fetched = fetch(HubReference.parse(request.file), TOKENIZER_FILES)
         return str(fetched.reference), request.licence or fetched.licence, ByPath(fetched.path)
     parsed = parse_reference(request.file)
     assert isinstance(parsed, ByPath), "requests hold absolute paths"

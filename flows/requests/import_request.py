@@ -15,7 +15,7 @@ from bpeline.flows.requests.corpus_files import EVALUATION, evaluation_sources
 from bpeline.flows.requests.request import Maybe, Request
 from bpeline.flows.requests.source_spelling import NamedSource
 from bpeline.flows.requests.training_request import TrainingRequest
-from bpeline.registry.exports import SCHEME, HubReference
+from bpeline.registry.hub import SCHEME, HubReference
 from bpeline.registry.records import ByPath, parse_reference, validate_name
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.formats import declared_roles

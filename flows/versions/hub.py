@@ -11,15 +11,8 @@ from typing import Any, Final
 from bpeline.flows.versions.details import version_details
 from bpeline.flows.versions.model_card import OURS, model_card
 from bpeline.registry.evaluation import read_evaluation
-from bpeline.registry.exports import (
-    CARD,
-    Export,
-    HubReference,
-    Pushed,
-    export_version,
-    push,
-    recertified,
-)
+from bpeline.registry.exports import Export, export_version, recertified
+from bpeline.registry.hub import CARD, HubReference, Pushed, push
 from bpeline.registry.loading import load_tokenizer, resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import ByPath, parse_reference, parse_registered, split_size

@@ -1,4 +1,4 @@
-"""Export versions to formats of other tools and to the Hugging Face Hub."""
+"""Export versions to formats of other tools, and check exports again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,6 @@ if TYPE_CHECKING:
     from .exporting import Export as Export
     from .exporting import export as export
     from .exporting import export_version as export_version
-    from .hub import CARD as CARD
-    from .hub import SCHEME as SCHEME
-    from .hub import HubReference as HubReference
-    from .hub import Pushed as Pushed
-    from .hub import fetch as fetch
-    from .hub import push as push
     from .recertifying import Outcome as Outcome
     from .recertifying import Recertified as Recertified
     from .recertifying import recertified as recertified

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bpeline.registry.hub import SCHEME, TOKENIZER_FILES, HubReference, fetch
 from bpeline.registry.loading.resolution import ResolvedVersion, resolve
 from bpeline.registry.loading.version_files import (
     MANIFEST,
@@ -51,8 +52,9 @@ def load_tokenizer(
     Args:
         reference: ``news@champion``, ``news/3``, a digest or its first 8 or more digits, or a path
             (``./here`` or a ``Path``); a path string may add what the files lack
-            (``./ranks.tiktoken,pattern=cl100k``). The suffix ``:8000`` keeps only the first merges,
-            so that there are 8,000 tokens; ids stay the same (`tokenizer_core.derived.of_size`).
+            (``./ranks.tiktoken,pattern=cl100k``), or ``hf://ORG/REPO@REVISION``. The suffix
+            ``:8000`` keeps only the first merges, so that there are 8,000 tokens; ids stay the same
+            (`tokenizer_core.derived.of_size`).
         workspace: None takes ``BPELINE_HOME``, else ``.bpeline`` here.
         expect_digest: raise an error for any other version. Pin it in jobs that must not follow a
             moved alias. It is the digest of the full version, as `bpeline show` prints it.
@@ -66,6 +68,7 @@ def load_tokenizer(
         StorageError: there is no workspace.
         RegistryError: the version is not the one of ``expect_digest``.
         CorruptFile: files are damaged or were changed.
+        LibraryFailed: the Hugging Face Hub does not answer, or its library is not installed.
     """
     if expect_digest is not None:
         checks.text("expect_digest", expect_digest, "0" * 64)
@@ -75,6 +78,9 @@ def load_tokenizer(
             f"expected {DIGEST_LENGTH} hexadecimal digits",
             "copy it from `bpeline show`, or from tokenizer.digest",
         )
+    if isinstance(reference, str) and reference.startswith(SCHEME):
+        fetched = fetch(HubReference.parse(reference), TOKENIZER_FILES)
+        return _load_path(ByPath(fetched.path), expect_digest)
     reference, vocab_size = split_size(reference)
     tokenizer = _load(parse_reference(reference), workspace, expect_digest)
     if vocab_size is None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .imported import OF_FOLDERS as OF_FOLDERS
     from .imported import Imported as Imported
     from .imported import OriginalFile as OriginalFile
     from .imported import chat_template_of as chat_template_of

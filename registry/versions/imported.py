@@ -12,6 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from bpeline.registry.hub import TOKENIZER_FILES
 from bpeline.tokenizer_core.bounded_files import UnfitFile, parse_json, read_file, read_json
 from bpeline.tokenizer_core.digests import canonical_json, sealed, unsealed
 from bpeline.tokenizer_core.durable_files import DURABLE
@@ -22,14 +23,6 @@ RECORD = "imported.json"
 _PREFIX = "original."  # keeps the original tokenizer.json apart from bpeline's export
 _CONFIG = "tokenizer_config.json"  # where transformers stores the roles of special tokens
 _LARGEST_RECORD = 1 << 20  # bytes
-# Files that tokenizer loaders read; never model weights.
-OF_FOLDERS = (
-    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
-    "sentencepiece.bpe.model", "tekken.json", "chat_template.jinja", "chat_template.json",
-    "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json", "bpeline.json", "manifest.json",
-    "tokenizer.bin",
-)  # fmt: skip
 # Files next to an imported file that complete it.
 _BESIDE_FILES = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 
@@ -77,7 +70,7 @@ class Imported:
 def files_of(path: Path) -> tuple[tuple[OriginalFile, Path], ...]:
     """Return the files to store of a tokenizer file or folder, each with its path."""
     if path.is_dir():
-        places = [path / name for name in OF_FOLDERS]
+        places = [path / name for name in TOKENIZER_FILES]
     else:
         beside = ("merges.txt",) if path.name == "vocab.json" else ()
         places = [path, *(path.with_name(name) for name in (*beside, *_BESIDE_FILES))]

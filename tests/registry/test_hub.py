@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bpeline.registry.exports.hub import _hub
+from bpeline.registry.hub import _hub
 from bpeline.tokenizer_core.errors import LibraryFailed
 
 

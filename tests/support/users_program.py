@@ -17,12 +17,14 @@ from bpeline import (
     Tokenizer,
     TokenShards,
     WordCounts,
+    compare,
     configure,
     count_texts,
     count_words,
     evaluate,
     load_tokenizer,
     superword_lines,
+    train,
     train_bpe,
     train_char_bpe,
     train_frequency_bpe,
@@ -51,6 +53,16 @@ from bpeline.registry import (
     rollback,
 )
 from bpeline.registry import evaluate as evaluate_version
+
+
+def commands(folder: Path) -> str:
+    done = train(folder, name="news", vocab_size=32_000, special_tokens=["<|end|>"], quiet=True)
+    compared = compare("news@champion", done.reference, eval=[folder / "fresh.txt"])
+    moved = bpeline.promote(done.reference, rules=folder / "rules.toml", reason="smaller")
+    tokenizer = Tokenizer.from_pretrained(done.reference)
+    tokenizer.save_pretrained(folder / "saved")
+    names: dict[str, int] = tokenizer.get_vocab()
+    return f"{compared.vocab_sizes} {moved.version} {tokenizer.n_vocab} {len(names)}"
 
 
 def texts() -> Iterator[str]:

@@ -27,6 +27,14 @@ from bpeline.tokenizer_core.errors import (
 SCHEME = "hf://"
 CARD = "README.md"
 MAIN = "main"
+# Files that tokenizer loaders read; never model weights.
+TOKENIZER_FILES = (
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+    "vocab.json", "merges.txt", "vocab.txt", "tokenizer.model", "spiece.model",
+    "sentencepiece.bpe.model", "tekken.json", "chat_template.jinja", "chat_template.json",
+    "freqs.json", "vocab_to_idx.json", "idx_to_vocab.json", "bpeline.json", "manifest.json",
+    "tokenizer.bin",
+)  # fmt: skip
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _REVISION = re.compile(r"[\w.][\w./-]{0,254}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
