@@ -93,10 +93,10 @@ def test_every_format_is_the_corpus_that_its_file_would_be(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "standard input is empty"),
-        (gzip.compress(b"a\0b", mtime=0), "begins as binary within gzip does"),
-        (b"%PDF-1.7", "begins as PDF does"),
-        (b"a\0b", "begins as binary does"),
+        (b"", "nothing came on standard input"),
+        (gzip.compress(b"a\0b", mtime=0), "looks like binary within gzip"),
+        (b"%PDF-1.7", "looks like PDF"),
+        (b"a\0b", "looks like binary"),
     ],
 )
 def test_what_is_no_corpus_is_refused(content: bytes, said: str, bpeline: Command) -> None:

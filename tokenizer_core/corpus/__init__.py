@@ -1,4 +1,4 @@
-"""Files become chunks of documents: which files, where to cut, what is kept from counting."""
+"""Find the files of a corpus, cut them into chunks and read their documents."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Files become chunks: byte ranges that no pre-token crosses; small files are read together.
+"""Cut files into chunks: byte ranges that no pre-token crosses.
 
 A file has a fixed grid of ``chunk_bytes``. Chunk *k* begins at the first legal cut at or after
-``k · chunk_bytes`` and ends at the first one at or after ``(k + 1) · chunk_bytes`` (see `cuts`).
-So a part of a file has the same chunks wherever reading begins, and a file that grows keeps all its
-chunks but the last. Chunks, or single documents of them, can be read again.
+``k · chunk_bytes`` and ends at the first one at or after ``(k + 1) · chunk_bytes`` (see
+`Reading.cuts`). So a file that grows keeps all its chunks but the last.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ from bpeline.tokenizer_core.vocabulary import find_special_tokens
 
 MAX_GROUPS = 64
 _FIRST_LOOK = 1 << 12  # bytes; natural text has a legal cut every few words
-_LONGEST_LOOK = 1 << 20  # larger ones would take fresh memory each time
+_LONGEST_LOOK = 1 << 20  # bytes; larger reads would allocate new pages
 _NOTHING = 0, -1
-_NEAR = 1 << 16  # bytes in which a cut that is soon found is taken, though another may come before
-# The same bytes are other words as JSON lines than as text, so their chunks have other digests.
+_NEAR = 1 << 16  # bytes within which a cheap cut is preferred to an earlier one
+# The same bytes are different words as JSON lines and as text, so the digests differ.
 _MARKS = {"jsonl": b"JSON lines\0", "counts": b"counts\0"}
 _RECORDS = b"records\0"
-_BYTE_ORDER_MARK = b"byte order mark\0"  # no word at the begin of a file, and one elsewhere
-# Row groups of a Parquet file that begin in one such cell of its bytes on disk make chunks
-# together: they are a few megabytes each as a rule, and the text is two to four times as long.
+_BYTE_ORDER_MARK = b"byte order mark\0"  # skipped at the start of a file, text elsewhere
+# Bytes on disk; row groups of a Parquet file that begin in the same range are cut into chunks
+# together. A row group usually has a few megabytes, and two to four times as much text.
 PART_BYTES = 16 << 20
-_PART_SHIFT = 32  # a chunk's ordinal: the number of its part, then its own in that
+_PART_SHIFT = 32  # a chunk's ordinal: the part's number, then the chunk's in the part
 
-_SMALL = 1 << 16  # bytes of files that are read together, if neither text nor reading forbids it
-_BETWEEN = "\0"  # stands behind each of them
+_SMALL = 1 << 16  # bytes; files up to this size are read together
+_BETWEEN = "\0"  # separator after each of them
 _FIRST_BYTES = 1 << 14
 _WIDER = 4
 
@@ -56,14 +55,11 @@ class ChunkGroup:
     """A unit of parallel work: the cells [begin, end) of one file's grid.
 
     Attributes:
-        file: whose chunks.
-        begin: bytes; a multiple of the chunk size.
-        end: bytes; a multiple of the chunk size, or None for the end of the file. Files that are
-            streamed are one group each, but for those that have parts: of these, a group holds
-            what begins in this range of the bytes on disk, which are multiples of `PART_BYTES`.
-        uncut: what the groups of one file, as they are planned together, tell each other: a long
-            stretch in which no cut is legal, from where on and where the next one is. A file of one
-            line of JSON, or of one word, would be read as often as it has groups.
+        begin, end: bytes, multiples of the chunk size; None is the end of the file. A streamed
+            file is one group, unless it has parts: then these are bytes on disk, multiples of
+            `PART_BYTES`.
+        uncut: where a long stretch without a cut begins and the next cut is, shared by the groups
+            of a file. Without it, a file that is one line of JSON is searched once per group.
     """
 
     file: SourceFile
@@ -74,16 +70,13 @@ class ChunkGroup:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A stretch of one file, named by its content.
+    """A byte range of one file, identified by its content.
 
     Attributes:
-        file: where it stands.
-        ordinal: the number of its cell in the file's grid; ascending, with gaps where a cell
-            holds no cut.
-        begin, end: bytes of the file after decompression; of a file that has parts, from the first
-            chunk of its group on.
-        digest: SHA-256 of these bytes (behind a mark of their own for JSON lines); empty when
-            it was not asked for. Where something is left out ``across`` its ends, of that, too.
+        ordinal: index of its cell in the file's grid; ascending, with gaps where a cell has no cut.
+        begin, end: bytes of the decompressed file; in a file that has parts, counted from the
+            first chunk of its group.
+        digest: SHA-256 of format, bytes and ``across``; empty if not requested.
         spent: bytes on disk that were read for it.
         across: see `ChunkText.across`.
     """
@@ -104,10 +97,10 @@ class Chunk:
 def plan_chunk_groups(
     files: Sequence[SourceFile], chunk_bytes: int = CHUNK_BYTES, max_groups: int = MAX_GROUPS
 ) -> list[ChunkGroup]:
-    """Share a corpus out in groups of about equal size, in the order of its files.
+    """Split a corpus into groups of about equal size, in the order of its files.
 
-    Every file begins a group, so there are at most ``max_groups`` groups more than files. Empty
-    plain files have none. Sizes and numbers below 1 are refused.
+    Every file begins a group, so there are at most ``max_groups`` more groups than files. Empty
+    plain files have no group.
     """
     _require_positive("chunk_bytes", chunk_bytes)
     _require_positive("max_groups", max_groups)
@@ -137,16 +130,16 @@ def read_chunks(
     quick: bool = False,
     memory: Memory = fresh,
 ) -> Iterator[tuple[Chunk, ChunkText]]:
-    """Like `cut_chunks`, each chunk with its documents; errors as `read_documents` also."""
+    """`cut_chunks` with the documents of each chunk; raises as `read_documents`, too."""
     for chunk, raw in cut_chunks(
         group, reading, chunk_bytes, with_digests=with_digests, quick=quick, memory=memory
     ):
         yield chunk, documents_in(chunk, raw, reading)
-        del raw  # before the next chunk is read
+        del raw  # free it before the next chunk is read
 
 
 def documents_in(chunk: Chunk, raw: Text, reading: Reading) -> ChunkText:
-    """The documents in the bytes of a chunk; errors as `read_documents`."""
+    """Return the documents in the bytes of a chunk; raises as `read_documents`."""
     return replace(read_documents(raw, chunk.file, chunk.begin, reading), across=chunk.across)
 
 
@@ -159,22 +152,16 @@ def cut_chunks(
     quick: bool = False,
     memory: Memory = fresh,
 ) -> Iterator[tuple[Chunk, Text]]:
-    """Read the chunks of a group, one at a time, as bytes.
+    """Yield the chunks of a group as bytes, one at a time.
 
-    A chunk whose digest is known need not be read by `read_documents`. Holds one chunk and what
-    must be looked at to find its end, never a whole compressed file, unless the file has no legal
-    cut (then it is one chunk).
+    Memory holds one chunk and the bytes searched for its end. A compressed file is in memory
+    whole only if it has no legal cut.
 
     Args:
-        group, reading, chunk_bytes: as they were planned.
-        with_digests: whether to name chunks by their content, which takes a tenth of the time.
+        with_digests: whether to hash the chunks, which takes a tenth of the time.
         quick: whether any legal cut will do (`Reading.cuts_soon_found`), where chunks need not
-            stay what they are when the corpus grows. All groups of a file are cut alike.
-        memory: gives bytes for a chunk, which may be those of the one before.
-
-    Raises:
-        UnreadableSource: broken compression, a file that cannot be opened.
-        CorpusChanged: the file is not in the state in which it was found.
+            stay the same when the corpus grows. The same for all groups of a file.
+        memory: allocates the bytes of a chunk; may reuse those of the previous one.
     """
     _require_positive("chunk_bytes", chunk_bytes)
     file = group.file
@@ -183,27 +170,27 @@ def cut_chunks(
     else:
         near = cuts = reading.cuts(file.format)
     reach = reading.reach(file.format)
-    behind = max(cuts.behind, near.behind, reach)
+    look_back = max(cuts.behind, near.behind, reach)
 
     across = partial(left_out_across, reading=reading, reach=reach)
     if not file.has_parts:
-        source = open_source(file, behind, reading.fields(file.format), memory=memory)
+        source = open_source(file, look_back, reading.fields(file.format), memory=memory)
         yield from _cut(group, near, cuts, chunk_bytes, source, with_digests, across)
         return
-    passed = 0
+    offset = 0
     for part in range(group.begin // PART_BYTES, -(-(group.end or file.size or 1) // PART_BYTES)):
         place = part * PART_BYTES, (part + 1) * PART_BYTES
-        source = open_source(file, behind, reading.fields(file.format), place)
+        source = open_source(file, look_back, reading.fields(file.format), place)
         cut = _cut(ChunkGroup(file), near, cuts, chunk_bytes, source, with_digests, across)
         for number, (chunk, raw) in enumerate(cut):
             ordinal = (part << _PART_SHIFT) + number
-            begin, end = passed, passed + chunk.size
+            begin, end = offset, offset + chunk.size
             yield replace(chunk, ordinal=ordinal, begin=begin, end=end), raw
-            passed = end
+            offset = end
 
 
 def part_of_chunk(file: SourceFile, ordinal: int) -> ChunkGroup:
-    """The group that holds a chunk of a file that has parts, as small as it can be."""
+    """Return the smallest group that holds a chunk of a file that has parts."""
     begin = (ordinal >> _PART_SHIFT) * PART_BYTES
     return ChunkGroup(file, begin, begin + PART_BYTES)
 
@@ -217,38 +204,28 @@ def _cut(
     with_digests: bool,
     across: Callable[[SourceBytes, int], tuple[int, int]],
 ) -> Iterator[tuple[Chunk, Text]]:
-    """The chunks of a group by the grid of positions; closes the source.
-
-    A group is what lies between the cuts of its begin and of its end, so groups that are cut by
-    different threads neither overlap nor leave anything out.
-
-    Args:
-        near: some of ``cuts``, which are found sooner; or the same object.
-        across: gives what `left_out_across` does.
-    """
+    """Yield the chunks of a group, between the cuts of its begin and end; close it."""
     file = group.file
     within = min(_NEAR, chunk_bytes)
 
-    # Groups fit together because the cut of a larger position is never a smaller one. Say n(p) and
-    # c(p) for the first of `near` and of `cuts` at or after p, wherever looking began. Both grow
-    # with p, and c(p) <= n(p), as `cuts` hold `near`. The cut of p is n(p) where that is at most
-    # p + within, else c(p). Let p < q:
-    # - both have n, or both c, which grow;
-    # - p has c and q has n: c(p) <= n(p) <= n(q);
-    # - p has n and q has c: n(q) > q + within > p + within >= n(p), so n(p) is not the first at or
-    #   after q, so it is before q, and q <= c(q).
+    # Groups neither overlap nor leave gaps because `cut_at` never decreases. Let n(p) and c(p) be
+    # the first of `near` and of `cuts` at or after p. Neither decreases, and c(p) <= n(p), as
+    # `near` is a subset of `cuts`. cut_at(p) is n(p) if n(p) <= p + within, else c(p). For p < q:
+    # - both n or both c: neither decreases;
+    # - c(p) and n(q): c(p) <= n(p) <= n(q);
+    # - n(p) and c(q): n(q) > q + within > p + within >= n(p), so n(p) < q <= c(q).
     def cut_at(position: int) -> int:
         if near is not cuts:
-            found = first_cut(source, near, position, position + within)
-            if found >= 0:
-                return found
+            cut = first_cut(source, near, position, position + within)
+            if cut >= 0:
+                return cut
         begin, end = group.uncut.get(cuts, _NOTHING)
         if begin <= position <= end:
             return end
-        found = first_cut(source, cuts, position)
-        if found >= position + chunk_bytes:
-            group.uncut[cuts] = position, found  # whichever thread writes it last: it is true
-        return found
+        cut = first_cut(source, cuts, position)
+        if cut >= position + chunk_bytes:
+            group.uncut[cuts] = position, cut  # any thread's value is valid
+        return cut
 
     try:
         begin = cut_at(group.begin)
@@ -261,7 +238,7 @@ def _cut(
             if group.end is not None and position >= group.end:
                 is_last, position = True, group.end
             end = cut_at(position)
-            if end == begin:  # of the file, or of a group in which no chunk begins
+            if end == begin:  # end of the file, or no chunk begins in the group
                 return
             tail, next_head = across(source, end)
             raw = source.take(begin, end)
@@ -279,7 +256,7 @@ def _cut(
 
 
 def digest_of_chunk(content: NDArray[np.uint8], file: SourceFile, begin: int) -> str:
-    """The name of a chunk: of its bytes, and of what these are."""
+    """Hash the bytes of a chunk together with their format."""
     mark = _MARKS.get(file.format, _RECORDS if file.is_of_records else b"")
     if begin == 0 and file.format == "text" and content[:3].tobytes() == codecs.BOM_UTF8:
         mark = _BYTE_ORDER_MARK
@@ -289,28 +266,23 @@ def digest_of_chunk(content: NDArray[np.uint8], file: SourceFile, begin: int) ->
 def left_out_across(
     source: SourceBytes, position: int, reading: Reading, reach: int
 ) -> tuple[int, int]:
-    """How much text is left out with passages that lie across a position.
+    """Bytes before and after a legal cut that are left out with passages across it.
 
-    Args:
-        position: of a legal cut, no further than ``reach`` behind the last piece taken.
-        reach: see `Reading.reach`.
-
-    Returns:
-        Bytes of the text before the position and behind it.
+    ``position`` is not before the end of the last piece taken; for ``reach`` see `Reading.reach`.
     """
     left_out = reading.left_out
     if not (reach and position and left_out) or source.reach(position + 1) == position:
         return 0, 0
     begin = max(0, position - reach)
     parts = source.peek(begin, position - begin), source.peek(position, reach)
-    before, behind = (text_within(part, reading) for part in parts)
-    return left_out.across(before, behind)
+    before, after = (text_within(part, reading) for part in parts)
+    return left_out.across(before, after)
 
 
 def first_cut(source: SourceBytes, cuts: Cuts, position: int, last: int = sys.maxsize) -> int:
-    """The first legal cut at or after ``position``: 0 for 0, the end of the file if none.
+    """Find the first legal cut at or after ``position``, or the end of the file.
 
-    Nothing is looked for after ``last``: -1 where it is after that.
+    0 is a legal cut. Returns -1 if the cut is after ``last``.
     """
     end = source.reach(position if cuts.possible or position == 0 else sys.maxsize)
     if position == 0 or end < position or not cuts.possible:
@@ -320,12 +292,14 @@ def first_cut(source: SourceBytes, cuts: Cuts, position: int, last: int = sys.ma
         begin = max(0, position - cuts.behind)
         size = position + look + cuts.ahead - begin
         content = source.peek(begin, size)
-        judged = begin + len(content) - cuts.ahead  # the last position that can be judged
-        found = cuts.first(content, position - begin, judged - begin + 1)
-        if found >= 0 or len(content) < size:
-            cut = begin + (found if found >= 0 else len(content))
+        last_judged = (
+            begin + len(content) - cuts.ahead
+        )  # the last position with enough text after it
+        offset = cuts.first(content, position - begin, last_judged - begin + 1)
+        if offset >= 0 or len(content) < size:
+            cut = begin + (offset if offset >= 0 else len(content))
             return cut if cut <= last else -1
-        position = judged + 1
+        position = last_judged + 1
         if position > last:
             return -1
         look = min(2 * look, _LONGEST_LOOK)
@@ -334,18 +308,17 @@ def first_cut(source: SourceBytes, cuts: Cuts, position: int, last: int = sys.ma
 def _require_positive(name: str, value: int) -> None:
     if value < 1:
         raise InvalidOption(
-            f"{name} is {value}", f"{name} is a whole number from 1 upwards", f"leave {name} out"
+            f"{name} is {value}", "expected a whole number of 1 or more", f"leave {name} out"
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SmallFiles:
-    """Whole files of plain text in one: threads would wait for each other at each of them.
+    """Small text files in one buffer, so that threads do not contend for each file.
 
     Attributes:
-        files: which.
-        text: of all of them, with a byte that belongs to none behind each.
-        edges: int64 ``[n, 2]``: where each lies in the text.
+        text: the files, each followed by a separator byte.
+        edges: int64 ``[n, 2]``: the span of each file in ``text``.
         spent: bytes on disk.
     """
 
@@ -358,16 +331,10 @@ class SmallFiles:
     def read(
         cls, files: Sequence[SourceFile], reading: Reading, memory: Memory = fresh
     ) -> SmallFiles:
-        """Read the files.
+        """Read the files; `documents` checks that they are UTF-8.
 
-        Args:
-            reading: how they are read; that they are UTF-8 is seen by `documents`.
-            memory: gives bytes for all of them.
-
-        Raises:
-            CorpusChanged, UnreadableSource: as `open_source`, of the first file that cannot be
-                read.
-            InvalidUtf8: of a file before that one.
+        Raises as `open_source` for the first file that cannot be read, but `InvalidUtf8` if a file
+        before it is not UTF-8.
         """
         sizes = np.array([file.size for file in files], np.int64)
         ends = np.cumsum(sizes + 1) - 1
@@ -387,12 +354,11 @@ class SmallFiles:
         return cls(tuple(files), Text(data, size), edges, int(sizes.sum()))
 
     def raw(self, number: int) -> Text:
-        """What one of the files holds."""
         begin, end = self.edges[number].tolist()
         return Text.of(self.text.data[begin:end].data)
 
     def chunks(self) -> list[Chunk]:
-        """What the files are, as `cut_chunks` gives it of each: one chunk."""
+        """Return one chunk per file, as `cut_chunks` would."""
         data = self.text.data
         return [
             Chunk(file, 0, 0, file.size, digest_of_chunk(data[begin:end], file, 0), file.size)
@@ -400,34 +366,28 @@ class SmallFiles:
         ]
 
     def refuse_invalid_utf8(self, reading: Reading) -> None:
-        """Raise `InvalidUtf8` of the first file that is not UTF-8."""
         invalid = invalid_utf8_at(self.text)
         if invalid >= 0:
             number = int(np.searchsorted(self.edges[:, 0], invalid, side="right")) - 1
             read_documents(self.raw(number), self.files[number], 0, reading)  # raises
 
     def documents(self, reading: Reading) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Documents and special tokens of all files, as `documents_between` finds them in each.
-
-        Returns:
-            int64 ``[n, 2]``: spans that are not empty, ascending; ``[m, …]``: the same of special
-            tokens.
-        """
+        """Find document spans and special tokens as `documents_between` does per file."""
         self.refuse_invalid_utf8(reading)
         text, begins = self.text, self.edges[:, 0]
-        found = find_special_tokens(text, 0, text.size, reading.special_bytes)
+        special_tokens = find_special_tokens(text, 0, text.size, reading.special_bytes)
         # Each document ends before the next one begins, and each file before the next.
         spans = np.column_stack(
             (
-                np.sort(np.concatenate((_behind_mark(text, begins), found[:, 1]))),
-                np.sort(np.concatenate((self.edges[:, 1], found[:, 0]))),
+                np.sort(np.concatenate((_behind_mark(text, begins), special_tokens[:, 1]))),
+                np.sort(np.concatenate((self.edges[:, 1], special_tokens[:, 0]))),
             )
         )
-        return np.ascontiguousarray(spans[spans[:, 0] < spans[:, 1]]), found
+        return np.ascontiguousarray(spans[spans[:, 0] < spans[:, 1]]), special_tokens
 
 
 def _behind_mark(text: Text, begins: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where the text of files begins: there, or behind a byte order mark."""
+    """Return where the text of each file begins, after a byte order mark if any."""
     marked = np.ones(len(begins), np.bool_)
     for place, byte in enumerate(codecs.BOM_UTF8):
         marked &= text.data[begins + place] == byte
@@ -435,13 +395,13 @@ def _behind_mark(text: Text, begins: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def read_alike_together(reading: Reading) -> bool:
-    """Whether reading files one by one is the same as reading `SmallFiles`."""
+    """Whether `SmallFiles` gives the same documents as reading files one by one."""
     marks = _BETWEEN, "\ufeff"
     return (
         reading.invalid_utf8 == "strict"
         and reading.chunk_bytes >= _SMALL
         and not reading.text_form
-        and not any(mark in one for one in reading.special_tokens for mark in marks)
+        and not any(mark in token for token in reading.special_tokens for mark in marks)
     )
 
 
@@ -449,12 +409,9 @@ Work: TypeAlias = ChunkGroup | tuple[SourceFile, ...]  # small files are read to
 
 
 def with_small_together(groups: Iterable[ChunkGroup], most: int, fewest: int = 2) -> Iterator[Work]:
-    """The same work, where several small files in a row are one piece.
+    """Combine runs of small files into pieces of at most ``most`` bytes.
 
-    Args:
-        groups: of files that are read alike together, see `read_alike_together`.
-        most: bytes of these files.
-        fewest: of these files.
+    Runs of less than ``fewest`` files stay groups. See `read_alike_together`.
     """
     for small, run in groupby(groups, _is_small):
         if not small:
@@ -468,14 +425,13 @@ def with_small_together(groups: Iterable[ChunkGroup], most: int, fewest: int = 2
 
 
 def _is_small(group: ChunkGroup) -> bool:
-    """Whether it is all of a small file, which `SmallFiles` may hold."""
     file, is_whole = group.file, group.begin == 0 and group.end is None
     is_plain = file.format == "text" and not (file.is_streamed or file.is_remote)
     return is_whole and is_plain and file.size <= _SMALL
 
 
 def filled_up_to(most: int, files: Iterable[SourceFile]) -> Iterator[list[SourceFile]]:
-    """Files in lists of at most so many bytes, or of one file."""
+    """Batch files into lists of at most ``most`` bytes, or of one file."""
     together, size = list[SourceFile](), 0
     for file in files:
         if together and size + file.size > most:
@@ -490,16 +446,11 @@ def filled_up_to(most: int, files: Iterable[SourceFile]) -> Iterator[list[Source
 def read_again(
     path: str, ordinals: Iterable[int], reading: Reading, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[Chunk, ChunkText]]:
-    """The chunks that a file now has in some cells of its grid, whatever it held before.
+    """Read chunks of a file by their ordinals, with the content that it has now.
 
-    Of a plain file nothing else is read, of a Parquet file the row groups around them; one that is
-    streamed is read up to the last of them. What is gone or cannot be read any more ends the
-    reading: compare digests.
-
-    Args:
-        path: absolute, as `find_source_files` found it.
-        ordinals: numbers of cells.
-        reading, chunk_bytes: as the file was read.
+    Reads only these cells of a plain file, the parts around them of a Parquet file, and other
+    streamed files up to the last cell. A file that is gone or unreadable ends the iteration
+    without an error: compare digests.
     """
     wanted = sorted(set(ordinals))
     if not wanted:
@@ -518,28 +469,25 @@ def read_again(
                     yield chunk, text
                 if chunk.ordinal >= wanted[-1]:
                     break
-    except (CorpusError, ValueError):  # ValueError: a directory now, of several files
+    except (CorpusError, ValueError):  # ValueError: now a directory of several files
         return
 
 
 def has_single_documents(file: SourceFile, reading: Reading) -> bool:
-    """Whether the borders of a document can be seen from within it.
+    """Whether the ends of a document can be found from a position inside it.
 
-    Not in compressed files, which are read from their beginning, nor where special tokens may
-    overlap: all of the text before decides then which of them count.
+    False for streamed files, which are read from their beginning, and where special tokens may
+    overlap: all of the text before decides which of those count.
     """
     return not file.is_streamed and not _may_overlap(_separators(file, reading))
 
 
 @dataclass(frozen=True, slots=True)
 class SingleDocuments:
-    """The documents of one chunk.
+    """Random access to the documents of one chunk of an open file.
 
-    Attributes:
-        source: the open file, one that `has_single_documents`.
-        file: the same.
-        begin, end: of the chunk: a document that a border of it cuts is two.
-        reading: how the file was read.
+    ``file`` must satisfy `has_single_documents`. A document that crosses ``begin`` or ``end``, the
+    borders of the chunk, counts as two.
     """
 
     source: SourceBytes
@@ -549,12 +497,12 @@ class SingleDocuments:
     reading: Reading
 
     def around(self, position: int) -> tuple[int, int]:
-        """Where the document, or the line of JSON, begins and ends that a byte of text lies in."""
+        """Return the span of the document, or the JSON line, around a position."""
         separators = _separators(self.file, self.reading)
         return self._begin_before(position, separators), self._end_behind(position, separators)
 
     def read(self, begin: int, end: int) -> ChunkText:
-        """The text between two such borders; errors as `read_documents`."""
+        """Read the text of such a span; raises as `read_documents`."""
         text = read_documents(self.source.take(begin, end), self.file, begin, self.reading)
         reach = self.reading.reach(self.file.format)
         _, head = left_out_across(self.source, begin, self.reading, reach)
@@ -566,7 +514,11 @@ class SingleDocuments:
         while True:
             begin = max(self.begin, position - look)
             content = self.source.peek(begin, position - begin)
-            ends = [at + len(one) for one in separators if (at := content.rfind(one)) >= 0]
+            ends = [
+                at + len(separator)
+                for separator in separators
+                if (at := content.rfind(separator)) >= 0
+            ]
             if ends or begin == self.begin:
                 return begin + max(ends, default=0)
             look *= _WIDER
@@ -576,7 +528,7 @@ class SingleDocuments:
         while True:
             size = min(look, self.end - position)
             content = self.source.peek(position, size)
-            begins = [at for one in separators if (at := content.find(one)) >= 0]
+            begins = [at for separator in separators if (at := content.find(separator)) >= 0]
             if begins or position + size == self.end:
                 return position + min(begins, default=size)
             look *= _WIDER
@@ -587,11 +539,11 @@ def _separators(file: SourceFile, reading: Reading) -> tuple[bytes, ...]:
 
 
 def _may_overlap(separators: Sequence[bytes]) -> bool:
-    """Whether two of them, or one and itself, can share bytes of a text."""
-    for one in separators:
+    """Whether two separators, or two copies of one, can share bytes of a text."""
+    for token in separators:
         for other in separators:
-            if one is not other and one in other:
+            if token is not other and token in other:
                 return True
-            if any(one.endswith(other[:size]) for size in range(1, len(other))):
+            if any(token.endswith(other[:size]) for size in range(1, len(other))):
                 return True
     return False

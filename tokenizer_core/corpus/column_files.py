@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, decoded in processes of their own (`column_worker`)."""
+"""Decode Parquet and Arrow files in separate processes, see `column_worker`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from bpeline.tokenizer_core.errors import UnreadableSource
 from bpeline.tokenizer_core.machine import available_processors
 from bpeline.tokenizer_core.worker_processes import EXIT_SECONDS, OUT_OF_MEMORY, Workers
 
-_DATA, _END, _IDS = 1, 2, 3  # kinds of messages: `column_worker` itself imports pyarrow
+_DATA, _END, _IDS = 1, 2, 3  # as in `column_worker`, which imports pyarrow
 _SECONDS, _MEMORY = 120.0, 2 << 30
-_SILENCE = 900.0  # seconds without a word after which a process hangs
-_MOST_AT_ONCE = 8 << 30  # bytes in one message that is believed: a single document, at most
+_SILENCE = 900.0  # seconds without a message until a process counts as hung
+_MOST_AT_ONCE = 8 << 30  # bytes in one message: at most one document
 
 _workers = Workers(
     "bpeline.tokenizer_core.corpus.column_worker",
-    "Parquet and Arrow files are decoded in processes of their own",
+    "Parquet and Arrow files are decoded in separate processes",
     "use .jsonl files",
     available_processors(),
     _SILENCE,
@@ -27,11 +27,11 @@ _workers = Workers(
 
 
 class ColumnBlocks:
-    """The documents of a part of a file, block by block, each ended by `RECORD_END`.
+    """Iterate over blocks of documents, each followed by `RECORD_END`.
 
     Attributes:
-        spent: bytes on disk that they took so far.
-        row_ids: what names documents, as JSON, at least those that were given.
+        spent: bytes on disk read so far.
+        row_ids: ids as JSON, of at least the documents yielded so far.
     """
 
     def __init__(
@@ -54,7 +54,6 @@ class ColumnBlocks:
         return self._blocks
 
     def close(self) -> None:
-        """End reading; a process that is not done is of no use to others."""
         self._blocks.close()
 
     def _received(self) -> Generator[memoryview, None, None]:
@@ -89,27 +88,26 @@ class ColumnBlocks:
     def _lost(self, status: int, error: Exception) -> UnreadableSource:
         kind = "Arrow" if self._file.format == "arrow" else "Parquet"
         if status == -signal.SIGPROF:
-            what = f"took more than {_SECONDS:g} s of processor time for a few rows"
-        elif status in (OUT_OF_MEMORY, -signal.SIGABRT):  # C++ ends itself so when it gets none
-            what = f"takes more than {_MEMORY >> 20:,} MiB of memory to decode a few rows"
+            problem = f"took more than {_SECONDS:g} s of processor time for a few rows"
+        elif status in (OUT_OF_MEMORY, -signal.SIGABRT):  # C++ aborts without memory
+            problem = f"takes more than {_MEMORY >> 20:,} MiB of memory to decode a few rows"
         elif isinstance(error, TimeoutError):
-            what = f"gave nothing for {_SILENCE / 60:.0f} minutes"
+            problem = f"gave no data for {_SILENCE / 60:.0f} minutes"
         else:
-            what = f"ended the process that decoded it (exit status {status})"
+            problem = f"crashed the process that decoded it (exit status {status})"
         return UnreadableSource(
-            f"{self._file.path} {what}",
-            f"{kind} files that are whole and come from somebody who is trusted: a crafted one can "
-            "do this, which is why it is decoded in a process of its own",
-            "write it anew, or write its text column as JSON lines (.jsonl)",
+            f"{self._file.path} {problem}",
+            f"expected a complete {kind} file from a source you trust: a crafted file can do this",
+            "write the file again, or write its text column as JSON lines (.jsonl)",
         )
 
     def _refuse(self, reason: memoryview) -> None:
         try:
-            happened, accepted, advice = map(str, json.loads(bytes(reason)))
+            message, expected, advice = map(str, json.loads(bytes(reason)))
         except ValueError:
-            happened, accepted, advice = "cannot be decoded", "", ""
+            message, expected, advice = "cannot be decoded", "", ""
         raise UnreadableSource(
-            f"{self._file.path} {happened}",
-            accepted or "complete Parquet or Arrow files with a column of text",
-            advice or f"look into it with pyarrow or DuckDB, or write it anew: {self._file.path}",
+            f"{self._file.path} {message}",
+            expected or "expected a complete Parquet or Arrow file with a column of text",
+            advice or f"inspect it with pyarrow or DuckDB, or write it again: {self._file.path}",
         )

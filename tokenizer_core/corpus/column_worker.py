@@ -1,8 +1,7 @@
-"""What a process of its own does for Parquet and Arrow files: decode one column, within limits.
+"""Decode one column of Parquet and Arrow files, in a worker process with limits.
 
-Decoders of these formats have written where crafted files said, and metadata bounds nothing: a
-file of 299 bytes can say that it holds little and decode to a gigabyte. Only bytes and texts go
-back.
+Crafted files have made decoders write out of bounds, and metadata does not bound the size: a
+file of 299 bytes can decode to a gigabyte. Only bytes and texts are sent back.
 """
 
 from __future__ import annotations
@@ -30,29 +29,29 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
 )
 from bpeline.tokenizer_core.worker_processes import FAILED
 
-DATA, END, IDS = 1, 2, 3  # kinds of messages, with the bytes on disk that are done
+DATA, END, IDS = 1, 2, 3  # message kinds
 MOST_AT_ONCE = 1 << 20  # bytes of text in one message, unless a single row has more
 
 _MOST_ROWS = 4096
 _MOST_COUNT = (1 << 63) - 1
 _BUFFER = 1 << 20  # bytes read at a time
 _THRIFT_LIMITS = {"thrift_string_size_limit": 256 << 20, "thrift_container_size_limit": 16 << 20}
-_ANOTHER = b"\xfe"  # stands for the end mark where a document holds that; neither is ever UTF-8
+_ANOTHER = b"\xfe"  # replaces the end mark within a document; UTF-8 has neither
 _TO_ANOTHER = bytes.maketrans(RECORD_END, _ANOTHER)
 
 
 class ColumnRefused(Exception):
-    """What the parent tells people: what happened, what is accepted, what to do."""
+    """Three parts of an error message: what failed, what was expected, what to do."""
 
 
 def serve(descriptor: int) -> None:
     """Answer requests until there are no more.
 
-    A request is path, state, format, begin, end, field (of ``counts`` the columns of words and of
-    counts), the column of ids or "", seconds of processor time for each message, and bytes of
-    memory beside what the process has when it starts. The answer is messages of kind `DATA`, whose
-    documents, or words with counts, each end with `RECORD_END`, then one of another. Ids of
-    documents come before them, in messages of kind `IDS`: a line of JSON for each row.
+    A request is (path, state, format, begin, end, field, id field or "", CPU seconds for each
+    message, bytes of memory on top of what the process has). For ``counts`` the field is the
+    pair of columns of words and counts. The answer is messages of kind `DATA`, whose documents
+    (or words with counts) each end with `RECORD_END`, then one message of another kind. Messages
+    of kind `IDS` come before their documents, with a line of JSON for each row.
     """
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
@@ -62,11 +61,11 @@ def serve(descriptor: int) -> None:
 def _answer(
     opened: _Opened, request: Any, _: Any, allow_memory: Callable[[int], None]
 ) -> Iterator[tuple[Any, ...]]:
-    *asked, seconds, memory = request
+    *arguments, seconds, memory = request
     allow_memory(memory)
     worker_processes.allow_seconds(seconds)
     try:
-        for kind, spent, content in opened.messages(*asked):
+        for kind, spent, content in opened.messages(*arguments):
             yield kind, spent, content, RECORD_END if kind == DATA else b"\n"
             worker_processes.allow_seconds(seconds)
     except ColumnRefused as refusal:
@@ -74,14 +73,14 @@ def _answer(
     except MemoryError:
         raise
     except Exception as error:
-        happened = f"cannot be decoded: {error}".split("\n")[0][:1000]
-        yield FAILED, 0, json.dumps([happened, "", ""]).encode()
+        message = f"cannot be decoded: {error}".split("\n")[0][:1000]
+        yield FAILED, 0, json.dumps([message, "", ""]).encode()
     else:
         yield END, 0
 
 
 class _Opened:
-    """The Parquet file that was read last: its footer is not decoded again for its next part."""
+    """The Parquet file read last, so that its footer is decoded once for all parts."""
 
     def __init__(self) -> None:
         self._key: tuple[Any, ...] = ()
@@ -92,7 +91,7 @@ class _Opened:
     def messages(
         self, path: str, state: Any, format: str, begin: int, end: int, field: Any, id_field: str
     ) -> Iterator[tuple[int, int, Any]]:
-        """Kind, bytes on disk that are done, and content: of row groups in [begin, end)."""
+        """Yield (kind, bytes on disk done, content) for the row groups in [begin, end)."""
         if format == "arrow":
             with pa.OSFile(path) as raw:
                 yield from _arrow_messages(raw, field, id_field)
@@ -100,7 +99,7 @@ class _Opened:
         key = path, *state
         if self._key != key:
             self._key, self._places = (), []
-            self._file = None  # what it takes is free before the next one is opened
+            self._file = None  # free its memory before the next file is opened
             self._file = pq.ParquetFile(
                 pa.OSFile(path),
                 memory_map=False,
@@ -128,10 +127,7 @@ class _Opened:
             yield from self._messages_of_groups(groups, size, fields, id_field)
 
     def _together(self, begin: int, end: int) -> Iterator[tuple[range, int]]:
-        """Neighbouring row groups that are decoded at once, and how large they say they are.
-
-        Each costs as much as some hundred rows by itself, and some files have ten rows in each.
-        """
+        """Yield runs of row groups to decode at once (some have ten rows), and their size."""
         while begin < end:
             size, next_ = 0, begin
             while next_ < end:
@@ -154,7 +150,7 @@ class _Opened:
             self._rows[groups.start], self._places[groups.start], self._places[groups.stop],
         )  # fmt: skip
         number = self._rows[groups.stop] - first
-        # Only a guess: whatever the metadata say, a few rows at a time are decoded.
+        # An estimate: the metadata may be wrong, so `_MOST_ROWS` is the limit.
         each = max(size, 1) // max(number, 1)
         rows = max(1, min(_MOST_ROWS, MOST_AT_ONCE // max(each, 1)))
         done = 0
@@ -174,16 +170,16 @@ class _Opened:
 
 
 def _refuse_rows(found: int, said: int) -> NoReturn:
-    """Where a footer is damaged, the reader may leave rows out and say nothing."""
+    """Raise for a damaged footer, with which the reader may drop rows silently."""
     raise ColumnRefused(
-        f"holds {found:,} rows where its metadata say {said:,}",
-        "complete Parquet files, of which no row is lost",
-        "write it anew, from what it was made of",
+        f"has {found:,} rows, but its metadata say {said:,}",
+        "expected a complete Parquet file",
+        "write the file again from its source",
     )
 
 
 def _refuse_brotli(metadata: Any, groups: range, field: str) -> None:
-    # Columns are found by their number, as the reader finds them.
+    # By index, as the reader selects columns.
     columns = [
         i
         for i in range(metadata.num_columns)
@@ -195,15 +191,15 @@ def _refuse_brotli(metadata: Any, groups: range, field: str) -> None:
         for i in columns
     ):
         raise ColumnRefused(
-            "is compressed by Brotli, whose decompressor has written outside of its memory "
+            "is compressed by Brotli, whose decompressor has written out of bounds "
             "(CVE-2026-111497)",
-            "Parquet files compressed by zstd, snappy, gzip or LZ4, or not at all",
-            "write it anew with zstd, on a machine where a hostile file can do no harm",
+            "expected Parquet with zstd, snappy, gzip, LZ4 or no compression",
+            "write the file again with zstd, on an isolated machine",
         )
 
 
 def _places_of(metadata: Any, size: int) -> list[int]:
-    """Where each row group begins on disk, never descending, and where the last one ends."""
+    """Return where each row group begins on disk, ascending, and where the last ends."""
     places: list[int] = []
     for number in range(metadata.num_row_groups):
         column = metadata.row_group(number).column(0)
@@ -215,7 +211,6 @@ def _places_of(metadata: Any, size: int) -> list[int]:
 
 
 def _arrow_messages(raw: Any, field: str, id_field: str) -> Iterator[tuple[int, int, Any]]:
-    """Of an Arrow file, or of an Arrow stream as caches of `datasets` are."""
     size = raw.size()
     begin = raw.read(6)
     raw.seek(0)
@@ -239,7 +234,6 @@ def _arrow_messages(raw: Any, field: str, id_field: str) -> Iterator[tuple[int, 
 
 
 def _arrow_options(schema: Any, field: str, id_field: str) -> tuple[Any, str]:
-    """What to decode, and the column of ids."""
     column, id_field = _check_column(schema, field), _id_column(schema, id_field)
     wanted = {column, *([schema.get_field_index(id_field)] if id_field else [])}
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=sorted(wanted))
@@ -247,81 +241,83 @@ def _arrow_options(schema: Any, field: str, id_field: str) -> tuple[Any, str]:
 
 
 def _id_column(schema: Any, id_field: str) -> str:
-    """The column of ids; empty where a file has none, or several of that name."""
+    """Return the id column; empty if there is none, or several of that name."""
     return id_field if list(schema.names).count(id_field) == 1 else ""
 
 
 def _ids_of(batch: Any, name: str, row: int) -> bytes:
-    """The id of each row as JSON, a line feed between them."""
+    """Return the id of each row as JSON, separated by line feeds."""
     column = batch[name]
     try:
         ids = column.to_pylist()
     except (ValueError, OverflowError) as error:  # text that is not UTF-8, times beyond Python's
         raise ColumnRefused(
-            f"has an id in the column {name!r} that cannot be kept, in one of the rows "
+            f"has an id in the column {name!r} that cannot be stored, in one of the rows "
             f"{row:,} to {row + len(column) - 1:,}: {error}"[:1000],
-            "texts in UTF-8, numbers, times from the year 1 to 9999",
+            "expected UTF-8 text, numbers, or times from the year 1 to 9999",
             "type `--id-field ''` to encode without ids",
         ) from error
     return "\n".join(json.dumps(id, default=_told) for id in ids).encode("ascii")
 
 
 def _told(value: Any) -> str:
-    """A time, a decimal number, and so on as text; bytes that are text, too."""
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _check_column(schema: Any, field: str) -> int:
-    """The number of the column."""
-    texts = [one.name for one in schema if _is_text(one.type)]
+    """Return the index of the text column; raise `ColumnRefused` if it is unusable."""
+    texts = [column.name for column in schema if _is_text(column.type)]
     shown = ", ".join(repr(name) for name in texts[:20]) or "none"
     names = list(schema.names)
     others = [name for name in texts if names.count(name) == 1]
     if names.count(field) > 1:
-        advice = "give each column a name of its own: `Table.rename_columns` of pyarrow"
+        advice = "give each column a unique name: `Table.rename_columns` of pyarrow"
     elif others:
-        named = f"name the column: `--text-field {shlex.quote(others[-1])}`, for one"
+        named = f"name the column, for example `--text-field {shlex.quote(others[-1])}`"
         advice = advised_field(field, dict.fromkeys(others)) or named
     else:
         advice = "write its text as a column of strings"
-    accepted = f"a column of text; this file has {shown}"
-    found = [i for i, name in enumerate(schema.names) if name == field]
-    if len(found) != 1:
-        number = "no" if not found else len(found)
+    expected = f"expected a column of text; this file has {shown}"
+    matches = [i for i, name in enumerate(schema.names) if name == field]
+    if len(matches) != 1:
+        number = "no" if not matches else len(matches)
         raise ColumnRefused(
-            f"has {number} column{'s' * (len(found) > 1)} {field!r}", accepted, advice
+            f"has {number} column{'s' * (len(matches) > 1)} {field!r}", expected, advice
         )
-    if not _is_text(schema.field(found[0]).type):
-        what = str(schema.field(found[0]).type)[:100]
-        raise ColumnRefused(f"has {what} and no text in the column {field!r}", accepted, advice)
-    return found[0]
+    if not _is_text(schema.field(matches[0]).type):
+        what = str(schema.field(matches[0]).type)[:100]
+        raise ColumnRefused(f"has {what}, not text, in the column {field!r}", expected, advice)
+    return matches[0]
 
 
 def _check_counts(schema: Any, word: str, count: str) -> None:
-    """Raises `ColumnRefused` unless there is one column of words and one of whole numbers."""
-    shown = ", ".join(f"{one.name!r} ({str(one.type)[:40]})" for one in [*schema][:20]) or "none"
-    accepted = f"a column of words and one of whole numbers; this file has {shown}"
+    """Raise `ColumnRefused` unless there is a column of words and one of integers."""
+    shown = (
+        ", ".join(f"{column.name!r} ({str(column.type)[:40]})" for column in [*schema][:20])
+        or "none"
+    )
+    expected = f"expected a column of words and one of whole numbers; this file has {shown}"
     for field, is_right, what in (
         (word, _is_text, "words"), (count, pa.types.is_integer, "whole numbers"),
     ):  # fmt: skip
-        found = [one for one in schema if one.name == field]
-        if len(found) != 1:
-            number = "no" if not found else len(found)
+        matches = [column for column in schema if column.name == field]
+        if len(matches) != 1:
+            number = "no" if not matches else len(matches)
             raise ColumnRefused(
-                f"has {number} column{'s' * (len(found) > 1)} {field!r}",
-                accepted,
+                f"has {number} column{'s' * (len(matches) > 1)} {field!r}",
+                expected,
                 "name the columns: `--count-columns WORD,COUNT`",
             )
-        if not is_right(found[0].type):
+        if not is_right(matches[0].type):
             raise ColumnRefused(
-                f"has {str(found[0].type)[:100]} and no {what} in the column {field!r}",
-                accepted,
+                f"has {str(matches[0].type)[:100]}, not {what}, in the column {field!r}",
+                expected,
                 "name the columns: `--count-columns WORD,COUNT`, or cast them: CAST(n AS BIGINT)",
             )
 
 
 def _counts_of(batch: Any, fields: list[str], row: int) -> Any:
-    """Words with their counts behind them, as `given_counts` reads them."""
+    """Return each word followed by its count, as `given_counts` reads them."""
     words, counts = (batch.column(field) for field in fields)
     if isinstance(words, pa.DictionaryArray):
         words = words.dictionary_decode()
@@ -342,8 +338,8 @@ def _counts_of(batch: Any, fields: list[str], row: int) -> Any:
             )
             raise ColumnRefused(
                 f"has {what} in row {place:,} (the first is 0) of the column {field!r}",
-                "a word and a count from 1 to 2⁶³ − 1 in each row",
-                "leave such rows out: WHERE word != '' AND count > 0",
+                "expected a word and a count from 1 to 2⁶³ − 1 in each row",
+                "leave out such rows: WHERE word != '' AND count > 0",
             )
     content = words.buffers()[2]
     ends = np.frombuffer(words.buffers()[1], np.int64)[words.offset : words.offset + len(words) + 1]
@@ -351,8 +347,8 @@ def _counts_of(batch: Any, fields: list[str], row: int) -> Any:
     if bool((here >= COUNT_BEGIN[0]).any()):
         raise ColumnRefused(
             f"has words that are not UTF-8 in the column {fields[0]!r}",
-            "words in UTF-8",
-            "leave such rows out, or write words as strings",
+            "expected words in UTF-8",
+            "leave out such rows, or write words as strings",
         )
     digits = pc.ascii_lpad(counts.cast(pa.int64()).cast(pa.string()), COUNT_DIGITS, "0")
     begin = pa.scalar(COUNT_BEGIN, pa.large_binary())
@@ -373,22 +369,22 @@ def _is_text(type_: Any) -> bool:
 
 
 def _texts_of(column: Any, row: int) -> Iterator[Any]:
-    """Documents of a column, with `RECORD_END` after each, about `MOST_AT_ONCE` bytes together."""
+    """Yield documents joined by `RECORD_END`, about `MOST_AT_ONCE` bytes at a time."""
     if isinstance(column, pa.DictionaryArray):
         column = column.dictionary_decode()
     if column.null_count:
         null = row + int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
         raise ColumnRefused(
             f"has no text in row {null:,} (the first is 0)",
-            "a text, perhaps an empty one, in each row, as in each line of a .jsonl file",
-            "leave rows without text out when the file is written",
+            "expected text in each row; it may be empty",
+            "leave out rows without text when you write the file",
         )
     column = column.cast(pa.large_binary())
     ends = np.cumsum(pc.binary_length(column).to_numpy(zero_copy_only=False))
-    begin = taken = 0
+    begin = sent = 0
     while begin < len(ends):
-        end = max(int(np.searchsorted(ends, taken + MOST_AT_ONCE, "right")), begin + 1)
-        taken = int(ends[end - 1])
+        end = max(int(np.searchsorted(ends, sent + MOST_AT_ONCE, "right")), begin + 1)
+        sent = int(ends[end - 1])
         together = pa.ListArray.from_arrays(
             pa.array([0, end - begin], pa.int32()), column[begin:end]
         )
@@ -397,6 +393,6 @@ def _texts_of(column: Any, row: int) -> Iterator[Any]:
         marks = np.count_nonzero(np.frombuffer(text, np.uint8) == RECORD_END[0])
         if marks != end - begin - 1:
             documents = column[begin:end].to_pylist()
-            text = RECORD_END.join(one.translate(_TO_ANOTHER) for one in documents)
+            text = RECORD_END.join(document.translate(_TO_ANOTHER) for document in documents)
         yield text
         begin = end

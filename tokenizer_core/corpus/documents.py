@@ -1,4 +1,4 @@
-"""Bytes of a chunk, or texts that a program hands over, become documents."""
+"""Turn the bytes of a chunk, or texts from a program, into documents."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _REPLACEMENT = "\ufffd"
 _BYTE_ORDER_MARK = "\ufeff"
 _BLOCK = 1 << 20
 
-BATCH_BYTES = 1 << 20  # of text that is handed on at a time; a longer text is a batch of its own
+BATCH_BYTES = 1 << 20  # of text in a batch; a longer text is a batch of its own
 
 _LOOKED_INTO = 16  # files, evenly spread
 _BEGINNING = 1 << 20  # bytes of each
-_MANY = 10  # fewer may be a text about them
+_MANY = 10  # occurrences; fewer may be text about such tokens
 
 # The spellings of control tokens in public tokenizers: `<|endoftext|>`, `<s>`, `</s>`, `<pad>`,
 # `<unk>`, `<mask>`, `<bos>`, `<eos>`, `[INST]`, `[/INST]`, `[CLS]`, `[SEP]`, `[PAD]`, `[MASK]`,
@@ -55,24 +55,19 @@ _SPECIAL_LOOKING = re.compile(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkText:
-    """What a chunk says.
+    """The text of a chunk, divided into documents.
 
     Attributes:
-        text: valid UTF-8. A chunk of plain text as it stands; for JSON lines the documents, with a
-            line feed between them that belongs to none.
-        documents: int64 ``[n, 2]``, half-open byte ranges of ``text``, ascending: nothing is ever
-            joined across their ends. The part of a plain file in one chunk is one document here;
-            special tokens cut it further when it is counted. A byte order mark that the file
-            begins with belongs to none.
-        anchors: int64 ``[m, 2]``: byte ``anchors[i, 0]`` of ``text`` stands at byte
-            ``anchors[i, 1]`` of the chunk, and so on byte by byte up to the next anchor.
-        replaced: sequences that were not UTF-8 and became U+FFFD.
-        rows: int64 ``[n, 2]``: of JSON lines, where in the chunk the line of each document stands,
-            of records the document itself; None for plain text.
-        row_ids: of rows and of JSON lines, where it was asked for: what their id field holds, as
-            JSON in ASCII; empty where they have none.
-        across: bytes at the begin and at the end of the text that are left out: passages of an
-            evaluation set lie across its ends.
+        text: valid UTF-8. Plain text as it is; the documents of records are joined by line feeds.
+        documents: int64 ``[n, 2]``, ascending spans of ``text``, without a byte order mark. Plain
+            text is one document here; special tokens divide it when it is counted.
+        anchors: int64 ``[m, 2]``: byte ``anchors[i, 0]`` of ``text`` is byte ``anchors[i, 1]`` of
+            the chunk, and so on byte by byte up to the next anchor.
+        replaced: number of invalid UTF-8 sequences that were replaced.
+        rows: int64 ``[n, 2]``: the span in the chunk of each document's JSON line or record; None
+            for plain text.
+        row_ids: ids of rows as ASCII JSON, empty for none; no item at all if not requested.
+        across: bytes to leave out at both ends, because evaluation passages cross them.
     """
 
     text: Text
@@ -85,7 +80,6 @@ class ChunkText:
 
     @classmethod
     def of(cls, text: Text) -> ChunkText:
-        """A text that is one document."""
         return cls(text, np.array([[0, text.size]], np.int64), np.zeros((1, 2), np.int64))
 
 
@@ -97,24 +91,22 @@ def read_documents(
     id_field: str = "",
     row_ids: Sequence[bytes] = (),
 ) -> ChunkText:
-    """The documents in the bytes of a chunk.
+    """Return the documents in the bytes of a chunk.
 
     Args:
-        raw: the chunk's bytes.
-        file, begin: where they stand, for messages.
-        reading: the policy for invalid UTF-8, and the field of a JSON line.
-        id_field: the field of rows and of JSON lines that names the document; empty: none.
-        row_ids: what it holds in a file of records: see `SourceBytes.row_ids`.
+        begin: where the chunk is in the file.
+        id_field: the field of rows and JSON lines with the document's id; empty for none.
+        row_ids: the ids of a file of records, see `SourceBytes.row_ids`.
 
     Raises:
-        InvalidUtf8: under ``strict``.
-        UnreadableSource: a line that is not a JSON object with the text field; word counts.
+        InvalidUtf8: with the policy ``strict``.
+        UnreadableSource: a line without the text field, or a file of word counts.
     """
     if file.format == "counts":
         raise UnreadableSource(
-            f"{file.path} holds words and counts, and no documents",
-            "files of text, where documents are needed",
-            "name the text that the words were counted in",
+            f"{file.path} holds word counts, not documents",
+            "expected a file of text",
+            "name the files that the words were counted in",
         )
     if file.is_of_records:
         raw, ends = _with_line_feeds(raw)
@@ -137,7 +129,7 @@ def read_documents(
 
 
 def text_within(raw: bytes, reading: Reading) -> bytes:
-    """A part of a text file as `read_documents` reads it, but for what its ends cut."""
+    """Read part of a text file as `read_documents` does, except at its ends."""
     if reading.invalid_utf8 == "strict" and not reading.text_form:
         return raw
     errors = "ignore" if reading.invalid_utf8 == "ignore" else "replace"
@@ -146,16 +138,16 @@ def text_within(raw: bytes, reading: Reading) -> bytes:
 
 
 def _without_mark(read: ChunkText) -> ChunkText:
-    """A text file without the byte order mark it begins with: editors write it, nobody reads it."""
     documents = read.documents.copy()
     documents[0, 0] = len(codecs.BOM_UTF8)
     return replace(read, documents=documents)
 
 
 def in_form(given: ChunkText, form: str) -> ChunkText:
-    """Documents in a Unicode form; what stands where is said of their beginnings alone.
+    """Convert documents to a Unicode form; anchors then hold for their beginnings.
 
-    Chunks end where no pre-token crosses, so the first character of one never joins the one before.
+    No pre-token crosses the end of a chunk, so the first character of a chunk never combines with
+    the one before.
     """
     normalizer = Normalizer.of_description({"type": form})
     assert normalizer is not None
@@ -174,8 +166,6 @@ def in_form(given: ChunkText, form: str) -> ChunkText:
     return replace(given, text=text, documents=places[0], anchors=places[1])
 
 
-# ---- bytes that are not UTF-8 ---------------------------------------------------------------
-
 _replaced = threading.local()
 
 
@@ -185,19 +175,19 @@ def _note_and_replace(error: UnicodeError) -> tuple[str, int]:
     return _replaced.by, error.end
 
 
-# Python's decoder decides what one invalid sequence is (the WHATWG's maximal subpart); a handler of
-# our own learns where each one stood, in one pass over the bytes.
+# Python's decoder delimits invalid sequences (the WHATWG's maximal subparts); this handler records
+# where each one is, in one pass over the bytes.
 codecs.register_error("bpeline.note-and-replace", _note_and_replace)
 
 
 def _replace_invalid(raw: Text, reading: Reading) -> ChunkText:
-    """With U+FFFD, or nothing, in place of each invalid sequence."""
+    """Replace each invalid sequence by U+FFFD, or drop it."""
     _replaced.ranges, _replaced.by = [], "" if reading.invalid_utf8 == "ignore" else _REPLACEMENT
     content = raw.bytes().decode("utf-8", "bpeline.note-and-replace").encode()
     ranges = np.array(_replaced.ranges, np.int64)
     _replaced.ranges = []
     begins, ends = ranges[:, 0], ranges[:, 1]
-    # Of the text, behind each sequence.
+    # How much longer the text is than the chunk, up to the end of each sequence.
     growth = np.cumsum(len(_replaced.by.encode()) - (ends - begins))
     before = np.concatenate((np.zeros(1, np.int64), growth[:-1]))
     anchors = np.zeros((1 + 2 * len(ranges), 2), np.int64)
@@ -215,18 +205,15 @@ def _refuse_utf8(file: SourceFile, begin: int, content: bytes, at: int) -> NoRet
     is_convertible = encoding not in ("", "UTF-8") and file.format not in ("parquet", "arrow")
     raise InvalidUtf8(
         f"{file.path} is not UTF-8 at byte {begin + at}{within}: {what}",
-        "UTF-8; or any bytes when invalid ones may be read as U+FFFD",
+        "expected UTF-8",
         typed(convert, file.path, file.compression) + f", or {replaced}"
         if is_convertible
         else replaced,
     )
 
 
-# ---- records --------------------------------------------------------------------------------
-
-
 def _with_line_feeds(raw: Text) -> tuple[Text, NDArray[np.int64]]:
-    """A text whose documents are parted by line feeds, and where each of them ends."""
+    """Replace the record marks by line feeds; also return where documents end."""
     data = raw.data.copy()
     (ends,) = np.nonzero(data[: raw.size] == RECORD_END[0])
     data[ends] = ord("\n")
@@ -234,21 +221,22 @@ def _with_line_feeds(raw: Text) -> tuple[Text, NDArray[np.int64]]:
 
 
 def _divided(given: ChunkText, ends: NDArray[np.int64]) -> ChunkText:
-    """The documents that end at some bytes of the chunk, each with a line feed behind it."""
+    """Divide a text into documents that end at these bytes of the chunk."""
     anchor = given.anchors[np.searchsorted(given.anchors[:, 1], ends, side="right") - 1]
-    here = ends - anchor[:, 1] + anchor[:, 0]
-    begins, stood = (
-        np.concatenate((np.zeros(1, np.int64), one[:-1] + 1))[: len(one)] for one in (here, ends)
+    text_ends = ends - anchor[:, 1] + anchor[:, 0]
+    begins, row_begins = (
+        np.concatenate((np.zeros(1, np.int64), bounds[:-1] + 1))[: len(bounds)]
+        for bounds in (text_ends, ends)
     )
     return replace(
         given,
-        documents=np.stack((begins, here), axis=1),
-        rows=np.stack((stood, ends), axis=1),
+        documents=np.stack((begins, text_ends), axis=1),
+        rows=np.stack((row_begins, ends), axis=1),
     )
 
 
 def _with_ids(read: ChunkText, file: SourceFile, row_ids: Sequence[bytes]) -> ChunkText:
-    """Documents with the ids of their rows, which came from a process not to be trusted."""
+    """Attach the ids of rows, which come from an untrusted process."""
     try:
         ids = tuple(id_as_json(json.loads(id)) for id in row_ids)
     except (ValueError, RecursionError):
@@ -256,13 +244,10 @@ def _with_ids(read: ChunkText, file: SourceFile, row_ids: Sequence[bytes]) -> Ch
     if len(ids) != len(read.documents):
         raise UnreadableSource(
             f"{file.path} was decoded to {len(read.documents)} documents with {len(ids)} ids",
-            "an id, or null, for each row",
+            "expected an id or null for each row",
             "type `--id-field ''` to encode without ids",
         )
     return replace(read, row_ids=ids)
-
-
-# ---- JSON lines -----------------------------------------------------------------------------
 
 
 def _read_json_lines(
@@ -273,7 +258,7 @@ def _read_json_lines(
     documents: dict[int, bytes] = {}
     ids: dict[int, bytes] = {}
     replaced = 0
-    # What is not read there is read, or refused, by the `json` of Python.
+    # Python's `json` reads, or refuses, the lines that the scanner left.
     for number in scanned.left.tolist():
         position, end = lines[number].tolist()
         record, invalid = _record_of(raw.bytes(position, end), file, begin + position, reading)
@@ -292,10 +277,10 @@ def _read_json_lines(
 def _record_of(
     line: bytes, file: SourceFile, position: int, reading: Reading
 ) -> tuple[dict[str, Any], int]:
-    """The object on a line, and how many U+FFFD stand for what was not UTF-8."""
+    """Parse a JSON line; also count the U+FFFD read for invalid UTF-8."""
     characters = line.decode("utf-8", reading.invalid_utf8)
-    given = line.count(_REPLACEMENT.encode())
-    replaced = line.decode(errors="replace").count(_REPLACEMENT) - given
+    present = line.count(_REPLACEMENT.encode())
+    replaced = line.decode(errors="replace").count(_REPLACEMENT) - present
     if position == 0:
         characters = characters.removeprefix(_BYTE_ORDER_MARK)
     if _has_too_many_parts(line):
@@ -313,7 +298,7 @@ def _record_of(
 def _document_of(
     record: dict[str, Any], file: SourceFile, position: int, reading: Reading
 ) -> tuple[bytes, int]:
-    """The document of an object, in UTF-8, and how many U+FFFD stand for halves of pairs."""
+    """Return the document in UTF-8; also count the U+FFFD for lone surrogates."""
     field = reading.text_field
     document = record.get(field)
     if not isinstance(document, str):
@@ -323,7 +308,7 @@ def _document_of(
         return document.encode(), 0
     except UnicodeEncodeError:
         if reading.invalid_utf8 == "strict":
-            _refuse_line(file, position, "escapes half a surrogate pair", reading.text_field)
+            _refuse_line(file, position, "escapes a lone surrogate", reading.text_field)
     halves = document.encode("utf-16-le", "surrogatepass")
     replaced = halves.decode("utf-16-le", "replace").count(_REPLACEMENT)
     whole = halves.decode("utf-16-le", reading.invalid_utf8)
@@ -331,18 +316,18 @@ def _document_of(
 
 
 def _has_too_many_parts(line: bytes) -> bool:
-    """Whether a JSON line has too many members and elements, not counting what its strings say."""
+    """Whether a JSON line has too many members and elements outside of strings."""
     if len(line) <= MOST_PARTS or sum(map(line.count, (b",", b"[", b"{"))) <= MOST_PARTS:
         return False
     unescaped = line.replace(rb"\\", b"").replace(rb"\"", b"")
-    found, within = 0, False
+    number, in_string = 0, False
     for at in range(0, len(unescaped), _BLOCK):
         block = np.frombuffer(unescaped, np.uint8, min(_BLOCK, len(unescaped) - at), at)
-        strings = np.logical_xor.accumulate(block == ord('"')) ^ within
+        strings = np.logical_xor.accumulate(block == ord('"')) ^ in_string
         separators = (block == ord(",")) | (block == ord("[")) | (block == ord("{"))
-        found += int(np.count_nonzero(separators & ~strings))
-        within = bool(strings[-1])
-    return found > MOST_PARTS
+        number += int(np.count_nonzero(separators & ~strings))
+        in_string = bool(strings[-1])
+    return number > MOST_PARTS
 
 
 def _refuse_line(
@@ -351,7 +336,7 @@ def _refuse_line(
     look = f"{{read}} | tail -c +{position + 1} | head -n 1"
     raise UnreadableSource(
         f"the line at byte {position} of {file.path} {what}",
-        f'on each line one JSON object with the document in the field {field!r}: {{"{field}": …}}',
+        f'expected one JSON object per line, with text in the field {field!r}: {{"{field}": …}}',
         advice or typed(look, file.path, file.compression),
     )
 
@@ -359,29 +344,25 @@ def _refuse_line(
 def documents_between(
     text: ChunkText, special_tokens: tuple[bytes, ...]
 ) -> tuple[NDArray[np.int64], int]:
-    """Documents without the special tokens in them, and how many of these there were.
-
-    Returns:
-        int64 ``[n, 2]``: non-empty spans, ascending; the number of special tokens.
-    """
+    """Return the non-empty spans between special tokens, and the number of these."""
     documents = text.documents
-    # Documents of a chunk are separated by one line feed: a token without any cannot cross it.
+    # A line feed separates documents, so a token without one cannot cross them.
     if not special_tokens:
         return _not_empty(documents), 0
     if len(documents) <= 1 or not any(b"\n" in token for token in special_tokens):
-        found = find_special_tokens(text.text, 0, text.text.size, special_tokens)
+        special = find_special_tokens(text.text, 0, text.text.size, special_tokens)
     else:
-        found = np.concatenate(
+        special = np.concatenate(
             [
                 find_special_tokens(text.text, begin, end, special_tokens)
                 for begin, end in documents.tolist()
             ]
         )
-    if not len(found):
+    if not len(special):
         return _not_empty(documents), 0
-    begins = np.sort(np.concatenate((documents[:, 0], found[:, 1])))
-    ends = np.sort(np.concatenate((documents[:, 1], found[:, 0])))
-    return _not_empty(np.stack((begins, ends), axis=1)), len(found)
+    begins = np.sort(np.concatenate((documents[:, 0], special[:, 1])))
+    ends = np.sort(np.concatenate((documents[:, 1], special[:, 0])))
+    return _not_empty(np.stack((begins, ends), axis=1)), len(special)
 
 
 def _not_empty(spans: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -389,12 +370,7 @@ def _not_empty(spans: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def without_copies(documents: NDArray[np.int64], copies: bytes) -> NDArray[np.int64]:
-    """The documents of a chunk that are no copies.
-
-    Args:
-        documents: as `documents_between` gives them.
-        copies: a byte for each of them, 1 for a copy; empty where none is one.
-    """
+    """Drop the documents whose byte in ``copies`` is 1; empty ``copies`` drops none."""
     if not copies:
         return documents
     return np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])
@@ -402,13 +378,12 @@ def without_copies(documents: NDArray[np.int64], copies: bytes) -> NDArray[np.in
 
 @dataclass(frozen=True, slots=True)
 class TextBatch:
-    """Texts in the order in which they came.
+    """Consecutive texts of an iterable.
 
     Attributes:
-        documents: in UTF-8, as they came.
-        texts: how many had come with the last of them, empty ones included.
-        begin: bytes of all texts before.
-        size: bytes of these.
+        documents: in UTF-8, without empty ones.
+        texts: number of texts up to the end of this batch, empty ones included.
+        begin, size: bytes of all texts before, and in this batch.
     """
 
     documents: tuple[bytes, ...]
@@ -417,41 +392,40 @@ class TextBatch:
     size: int
 
     def read(self, reading: Reading) -> ChunkText:
-        """The texts as one, in the form of a reading; nothing is joined across their ends."""
+        """Join the texts into one `ChunkText`, in the Unicode form of ``reading``."""
         lengths = np.fromiter(map(len, self.documents), np.int64, len(self.documents))
         ends = np.cumsum(lengths + 1) - 1
         begins = ends - lengths
-        # A line feed between two, which is of none, and no byte of what came.
+        # The line feeds between documents are not bytes of the input.
         origins = begins - np.arange(len(begins))
-        spans, anchors = (np.stack((begins, one), axis=1) for one in (ends, origins))
-        given = ChunkText(Text.of(b"\n".join(self.documents)), spans, anchors)
-        return in_form(given, reading.text_form) if reading.text_form else given
+        spans, anchors = (np.stack((begins, column), axis=1) for column in (ends, origins))
+        joined = ChunkText(Text.of(b"\n".join(self.documents)), spans, anchors)
+        return in_form(joined, reading.text_form) if reading.text_form else joined
 
 
 def batches_of(texts: Iterable[Any], reading: Reading) -> Iterator[TextBatch]:
-    """Texts in batches of about 1 MiB; no more than one of them is held.
+    """Yield texts in batches of about 1 MiB, holding one batch at a time.
 
     Args:
-        texts: strings, UTF-8 bytes, mappings whose field ``reading.text_field`` holds one of
-            these, and lists and tuples of such (as loaders of datasets give batches).
-        reading: says the field, and what becomes of what is not Unicode.
+        texts: strings, UTF-8 bytes, lists or tuples of these, or mappings with any of these in
+            the field ``reading.text_field``.
 
     Raises:
-        InvalidOption: something else, naming which.
-        InvalidUtf8: bytes or a lone surrogate, under ``strict``.
+        InvalidOption: an item of another type; the message has its number.
+        InvalidUtf8: invalid bytes or a lone surrogate, with the policy ``strict``.
     """
-    held: list[bytes] = []
+    waiting: list[bytes] = []
     number = begin = size = 0
     for document in _documents(texts, reading):
         number += 1
         if document:
-            held.append(document)
+            waiting.append(document)
             size += len(document)
         if size >= BATCH_BYTES:
-            yield TextBatch(tuple(held), number, begin, size)
-            held, begin, size = [], begin + size, 0
-    if held:
-        yield TextBatch(tuple(held), number, begin, size)
+            yield TextBatch(tuple(waiting), number, begin, size)
+            waiting, begin, size = [], begin + size, 0
+    if waiting:
+        yield TextBatch(tuple(waiting), number, begin, size)
 
 
 def _documents(texts: Iterable[Any], reading: Reading) -> Iterator[bytes]:
@@ -460,23 +434,23 @@ def _documents(texts: Iterable[Any], reading: Reading) -> Iterator[bytes]:
         if isinstance(item, str | bytes):
             yield utf8(item, number)
             continue
-        found = item
+        value = item
         if isinstance(item, Mapping):
             if reading.text_field not in item:
                 meant = likely_field(reading.text_field, item) or "the name of the field"
                 raise InvalidOption(
                     f"item {number} has no field {reading.text_field!r}, but "
                     f"{', '.join(map(repr, list(item)[:8])) or 'none'}",
-                    "mappings whose field holds the text",
+                    "expected mappings with text in this field",
                     f"text_field={meant!r}",
                 )
-            found = item[reading.text_field]
-        several = found if isinstance(found, list | tuple) else [found]
-        for text in several:
+            value = item[reading.text_field]
+        values = value if isinstance(value, list | tuple) else [value]
+        for text in values:
             if not isinstance(text, str | bytes):
                 raise InvalidOption(
-                    f"item {number} holds {type(text).__name__} where text should be",
-                    "str, UTF-8 bytes, mappings with a field that holds them, and lists of these",
+                    f"item {number} holds {type(text).__name__}, not text",
+                    "expected str, UTF-8 bytes, lists of these, or mappings with these in a field",
                     "convert it to text first",
                 )
             yield utf8(text, number)
@@ -490,8 +464,8 @@ def _strictly(text: str | bytes, number: int) -> bytes:
     except UnicodeError as error:
         raise InvalidUtf8(
             f"item {number} is not Unicode text: {error}",
-            "strings without lone surrogates, and bytes that are UTF-8",
-            'give invalid_utf8="replace" to read U+FFFD there, or convert it first',
+            "expected strings without lone surrogates, or UTF-8 bytes",
+            'pass invalid_utf8="replace" to read U+FFFD there, or convert it first',
         ) from None
     return text
 
@@ -507,17 +481,17 @@ def _ignoring(text: str | bytes, number: int) -> bytes:
 
 
 def count_special_looking(text: bytes) -> Counter[str]:
-    """How often each of them occurs in a text.
+    """Count the strings that look like special tokens.
 
     Example:
         >>> count_special_looking(b"one<|endoftext|>two<|endoftext|>")
         Counter({'<|endoftext|>': 2})
     """
-    return Counter(one.decode() for one in _SPECIAL_LOOKING.findall(text))
+    return Counter(token.decode() for token in _SPECIAL_LOOKING.findall(text))
 
 
 def without_special_looking(document: bytes) -> list[bytes]:
-    """What stands between them, without empty pieces.
+    """Return the non-empty pieces between strings that look like special tokens.
 
     Example:
         >>> without_special_looking(b"one<|endoftext|>two</s>")
@@ -528,11 +502,9 @@ def without_special_looking(document: bytes) -> list[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class SpecialLooking:
-    """Special-looking text that occurs many times where files begin.
+    """Strings like special tokens, ten or more of each, at the beginning of files.
 
-    Attributes:
-        counts: spelling → occurrences, the most frequent first; at least ten of each.
-        files, bytes: how many were looked into, and how much of them together.
+    ``files`` and ``bytes`` say how much was searched.
     """
 
     counts: dict[str, int]
@@ -541,17 +513,13 @@ class SpecialLooking:
 
 
 def look_for_special(files: Sequence[SourceFile], known: Collection[str]) -> SpecialLooking:
-    """Look for special tokens that nobody registered, in the first 1 MiB of 16 files at most.
+    """Find unregistered special tokens in the first 1 MiB of up to 16 files.
 
-    A file that cannot be read holds none here: reading it whole raises. Nor does a file of
-    records: its documents end by themselves, and decoding them takes a process.
-
-    Args:
-        files: as `find_source_files` found them.
-        known: spellings that are special tokens, or separators.
+    Skips files that cannot be read, for which reading them later raises. Skips files of records:
+    their documents need no separator, and decoding them takes a process.
     """
-    found: Counter[str] = Counter()
-    looked, size = 0, 0
+    counts: Counter[str] = Counter()
+    searched, size = 0, 0
     files = [file for file in files if not file.is_of_records]
     for file in files[:: -(-len(files) // _LOOKED_INTO) or 1]:
         try:
@@ -559,7 +527,11 @@ def look_for_special(files: Sequence[SourceFile], known: Collection[str]) -> Spe
                 beginning = source.peek(0, _BEGINNING)
         except CorpusError:
             continue
-        looked, size = looked + 1, size + len(beginning)
-        found += count_special_looking(beginning)
-    many = {one: count for one, count in found.most_common() if count >= _MANY and one not in known}
-    return SpecialLooking(many, looked, size)
+        searched, size = searched + 1, size + len(beginning)
+        counts += count_special_looking(beginning)
+    frequent = {
+        token: count
+        for token, count in counts.most_common()
+        if count >= _MANY and token not in known
+    }
+    return SpecialLooking(frequent, searched, size)

@@ -1,4 +1,4 @@
-"""What names say: of a file its format, of a field that it holds text or an id; what is skipped."""
+"""Recognise files by name and first bytes; list the files that are skipped."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from typing import Any, Literal
 
 from bpeline.tokenizer_core.errors import UnreadableSource
 
-# Text; JSON lines; files of records, whose bytes are documents with `RECORD_END` behind each; and
-# word counts of other programs, whose bytes are words with their counts: see `given_counts`.
+# All but `text` and `jsonl` are read as records that each end with `RECORD_END`: documents or, for
+# `counts`, words with their counts (see `given_counts`).
 Format = Literal["text", "jsonl", "parquet", "arrow", "csv", "tsv", "json", "counts"]
 Compression = Literal["gz", "zst", "bz2", "xz"]
 
-RECORD_END = b"\xff"  # a byte that UTF-8 never has
-COUNT_BEGIN = b"\xfe"  # another one: stands between a word and its count
-COUNT_DIGITS = 19  # of each, with zeros before it: what an int64 needs
+RECORD_END = b"\xff"  # never in UTF-8
+COUNT_BEGIN = b"\xfe"  # never in UTF-8; between a word and its count
+COUNT_DIGITS = 19  # of each count, zero-padded; enough for an int64
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".py")
 _JSON_LINES = (".jsonl", ".ndjson", ".jsonlines")  # and .jl, unless it is Julia
 _FORMATS: dict[str, Format] = {
@@ -37,9 +37,8 @@ _FORMATS: dict[str, Format] = {
     ".tsv": "tsv",
     ".json": "json",
 }
-# Programs as people write them. Other things have some of these names, too (.ts is video), so they
-# are no formats: how a file begins decides. Not markup, styles and settings (.html, .css, .xml,
-# .yaml), nor what compilers and build tools write (.s, .d).
+# Some of these extensions have other uses (.ts is video), so the first bytes decide. Left out are
+# markup, styles and settings (.html, .css, .xml, .yaml) and output of build tools (.s, .d).
 _SOURCE_CODE = """
     .asm .bash .c .cc .clj .cljc .cljs .cpp .cs .cu .cuh .cxx .dart .el .erl .ex .exs .f .f90 .f95
     .fish .fs .fsi .fsx .go .groovy .h .hh .hpp .hrl .hs .hxx .java .jl .js .jsx .kt .kts .lhs .lisp
@@ -48,18 +47,18 @@ _SOURCE_CODE = """
 """
 SOURCE_CODE = tuple(_SOURCE_CODE.split())
 _DATA_SUFFIXES = (*_JSON_LINES, ".parquet", ".arrow", ".feather")
-# Not .csv, .tsv and .json: beside a corpus these are settings and tables about it, as a rule.
+# Not .csv, .tsv and .json: next to a corpus these are usually metadata.
 _ALWAYS_TAKEN = frozenset((*TEXT_SUFFIXES, *SOURCE_CODE))
 SEARCHED_FOR = f"{' '.join((*TEXT_SUFFIXES, *_DATA_SUFFIXES))} and source code (.c .js .rs …)"
-# What `datasets` writes beside its Arrow files: descriptions and locks, and copies of what is there
-# that `map` and `filter` made, which would be read twice.
+# The `datasets` library writes metadata and locks next to its Arrow files, and caches results of
+# `map` and `filter`, which would be read twice.
 _ABOUT_DATASETS = re.compile(
     r"dataset_info\.json|dataset_dict\.json|state\.json|.*_(?:info|builder)\.lock"
 )
 DERIVED = "cache-*.arrow"
 _DERIVED = re.compile(r"cache-[0-9a-f]{16}.*\.arrow")
-# Files of a part of a data set, as the Hub and `datasets` name them: a directory of its name,
-# `test.jsonl`, `test-00000-of-00004.parquet`, `json-test.arrow`.
+# Splits as the Hub and `datasets` name them: a directory `test`, `test.jsonl`,
+# `test-00000-of-00004.parquet`, `json-test.arrow`.
 _SPLITS = "train|training|test|testing|validation|valid|val|dev|eval"
 _OF_A_SPLIT = re.compile(
     rf"(?:.*/)?(?:({_SPLITS})/[^/]*|(?:[^/]*-)?({_SPLITS})(?:-\d{{5}}-of-\d{{5}})?(?:\.[^/]*)?)"
@@ -71,7 +70,7 @@ _COMPRESSIONS: dict[str, Compression] = {
 _READERS: dict[Compression | None, str] = {
     None: "cat", "gz": "gzip -dc", "zst": "zstd -dc", "bz2": "bzip2 -dc", "xz": "xz -dc",
 }  # fmt: skip
-# Names that cannot be text, and what to do about them.
+# Extensions that cannot be read, and what to do instead.
 _REFUSED = {
     ".zip": "unzip -p {} | zstd > corpus.txt.zst",
     ".tar": "unpack it and name the directory instead",
@@ -85,16 +84,16 @@ ACCEPTED = (
     + SEARCHED_FOR
     + ", globs such as 'data/**/*.txt', and URLs of these such as s3://bucket/data/*.txt"
 )
-HEAD_BYTES = 4096  # of every file, looked at to tell text from other things
+HEAD_BYTES = 4096  # of each file, checked to recognise text
 
-# Byte order marks of what `iconv` converts; the longer one first.
+# Byte order marks of encodings that `iconv` converts, longer ones first.
 _ENCODINGS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-# What begins so is no text even where no byte is zero.
+# First bytes of binary files, some of which have no zero byte.
 _MARKS_OF_OTHERS = {
     b"version https://git-lfs.github.com/spec/": LFS_POINTER,
     b"/annex/objects/": ANNEX_POINTER,
@@ -115,18 +114,18 @@ _MARKS_OF_OTHERS = {
     b"SQLite format 3": "SQLite",
 }
 _FIRST_BYTES = tuple({**_ENCODINGS, **_MARKS_OF_OTHERS})
-# Words with which a text may begin: other bytes behind them decide.
+# A text may begin with these, too: the following bytes decide.
 _WORDS = ("bzip2", "Parquet", "Arrow", "GIF", "SQLite")
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\v\f\r\b\x1b"})
-_MOST_HIGH_BYTES = 16  # different ones of UTF-16, in a text of an alphabet
+_MOST_HIGH_BYTES = 16  # distinct high bytes of UTF-16 in alphabetic text
 
-_MOST_DIGITS = 640  # which Python converts whatever its environment says
+_MOST_DIGITS = 640  # Python converts so many with any setting
 _SHOWN = 20  # names of fields in a message
-# Names that columns of text often have.
+# Usual names of text columns.
 _USUAL = ("text", "content", "contents", "body", "document", "article", "sentence")
 
 OF_BPELINE = "of bpeline"
-# How a directory is known: by a file in it, and what that says.
+# Directories are recognised by the content of one of these files.
 _MARKS = {
     "manifest.json": (re.compile(rb'"format": ?"bpeline"'), f"tokenizer {OF_BPELINE}"),
     "workspace.json": (re.compile(rb'"kind": ?"bpeline workspace"'), f"workspace {OF_BPELINE}"),
@@ -140,41 +139,40 @@ _MOST_KINDS = 8
 
 
 def plain_name(name: str) -> str:
-    """The name in lower case, without the suffix of a compression."""
+    """Return the name in lower case, without the extension of a compression."""
     lower = name.lower()
     stem, suffix = os.path.splitext(lower)
     return stem if suffix in _COMPRESSIONS else lower
 
 
 def _suffix_of(name: str) -> str:
-    """`os.path.splitext` for the extension alone, in lower case, in a third of the time."""
+    """Return the extension in lower case, three times as fast as `os.path.splitext`."""
     stem, dot, suffix = name[name.rfind("/") + 1 :].rpartition(".")
     return dot + suffix.lower() if stem.lstrip(".") else ""
 
 
 def _plain_suffix_of(name: str) -> str:
-    """The extension of the `plain_name`."""
     suffix = _suffix_of(name)
     return _suffix_of(name[: -len(suffix)]) if suffix in _COMPRESSIONS else suffix
 
 
 def format_of(name: str) -> Format | None:
-    """What a file of this name holds; None where the name does not say."""
+    """Return the format that a file name implies, or None."""
     return _FORMATS.get(_plain_suffix_of(name))
 
 
 def compression_of(name: str) -> Compression | None:
-    """How a file of this name is compressed, if it is."""
+    """Return the compression that a file name implies, or None."""
     return _COMPRESSIONS.get(_suffix_of(name))
 
 
 def typed(command: str, path: str, compression: Compression | None) -> str:
-    """A command about a file that can be typed as it stands, as a next step.
+    """Format a shell command about a file, as a next step to type.
 
     Args:
-        compression: what the file is compressed by, whatever its name says.
-        command: ``{path} stands for the file, ``{read}`` for what writes its text to a pipe,
-            ``{utf8}`` and ``{new}`` for new files of the same extension beside it.
+        command: ``{path}`` stands for the file, ``{read}`` for a command that prints its text,
+            ``{utf8}`` and ``{new}`` for new files next to it with the same extension.
+        compression: of the content, whatever the name says.
     """
     is_here = "://" not in path
     path = path if is_here else os.path.basename(path)
@@ -188,12 +186,7 @@ def typed(command: str, path: str, compression: Compression | None) -> str:
 
 
 def is_taken_from_directories(name: str, include: Sequence[str]) -> bool:
-    """Whether a file found below a directory is read: a usual kind, or one that was asked for.
-
-    Args:
-        name: its path below the directory.
-        include: globs of names, or of paths below the directory where they hold a ``/``.
-    """
+    """Whether a file is read: a usual type, or one that `is_included`."""
     suffix = _plain_suffix_of(name)
     if suffix in _ALWAYS_TAKEN:
         return True
@@ -204,23 +197,23 @@ def is_taken_from_directories(name: str, include: Sequence[str]) -> bool:
 
 
 def is_source_code(name: str) -> bool:
-    """Whether a file of this name is a program; .jl is Julia or JSON lines, as it begins."""
+    """Whether the name is that of source code; for .jl, the content decides."""
     suffix = _plain_suffix_of(name)
     return suffix in SOURCE_CODE and suffix != ".jl"
 
 
 def is_about_datasets(name: str) -> bool:
-    """Whether `datasets` keeps in a file of this name what it knows of the Arrow files there."""
+    """Whether the name is that of metadata of the `datasets` library."""
     return _ABOUT_DATASETS.fullmatch(os.path.basename(name)) is not None
 
 
 def is_derived(name: str) -> bool:
-    """Whether a file of this name is a result that `datasets` keeps beside what it was made of."""
+    """Whether the name is that of a result that the `datasets` library caches."""
     return name.endswith(".arrow") and _DERIVED.fullmatch(os.path.basename(name)) is not None
 
 
 def is_included(name: str, include: Sequence[str]) -> bool:
-    """Whether one of these globs means a file, by its name or, with a ``/``, its path."""
+    """Whether a glob matches the file by its name or, with a ``/``, by its path."""
     return any(
         fnmatch.fnmatchcase(name if "/" in glob else os.path.basename(name), glob)
         for glob in include
@@ -228,12 +221,11 @@ def is_included(name: str, include: Sequence[str]) -> bool:
 
 
 def is_refused(name: str) -> bool:
-    """Whether a file of this name cannot be read as anything."""
     return refusal_of(name) is not None
 
 
 def refusal_of(path: str) -> tuple[str, str] | None:
-    """Why a file of this name cannot be read, and what to do; None where it can."""
+    """Return why a file of this name cannot be read and what to do, or None."""
     suffix = _plain_suffix_of(path)
     if suffix in _REFUSED:
         return f"{suffix} files are not read", _REFUSED[suffix].format(path)
@@ -243,24 +235,24 @@ def refusal_of(path: str) -> tuple[str, str] | None:
 
 
 def names_its_extension(glob: str) -> bool:
-    """Whether a glob says which extension its files have, as ``*.log`` does and ``*`` does not."""
+    """Whether a glob has a fixed extension, as ``*.log`` has and ``*`` has not."""
     suffix = os.path.splitext(os.path.basename(glob))[1]
     return len(suffix) > 1 and not set(suffix) & set("*?[")
 
 
 def split_of(path: str) -> str:
-    """The part of a data set that a file of this path holds, ``train`` or ``test``; empty: none.
+    """Return the split that a path names, such as ``train``; empty for none.
 
     Example:
         >>> split_of("news/test-00000-of-00004.parquet"), split_of("news/latest.parquet")
         ('test', '')
     """
-    found = _OF_A_SPLIT.fullmatch(path.lower())
-    return "" if found is None else found[1] or found[2]
+    match = _OF_A_SPLIT.fullmatch(path.lower())
+    return "" if match is None else match[1] or match[2]
 
 
 def shown_kind(name: str) -> str:
-    """What a skipped file is listed under: its extension, without that of a compression."""
+    """Return the label of a skipped file: its extension, without a compression's."""
     if is_derived(name):
         return f"{DERIVED} (of the datasets library)"
     suffix = os.path.splitext(plain_name(os.path.basename(name)))[1]
@@ -269,11 +261,10 @@ def shown_kind(name: str) -> str:
 
 
 def other_than_text(head: bytes, *, named: bool = False) -> str:
-    """What a file is that begins so, if it is not UTF-8 text: ``PNG``, ``binary``; else empty.
+    """Return what a file is, such as ``PNG`` or ``binary``; empty for UTF-8 text.
 
-    Args:
-        head: its first `HEAD_BYTES`, or more, or all there are.
-        named: whether its name says that it is text; then UTF-8 is text, zero bytes included.
+    ``head`` has `HEAD_BYTES` or more, or the whole file. If the file is ``named`` as text, UTF-8
+    with zero bytes is text, too.
     """
     if head.startswith(_FIRST_BYTES):
         for mark, kind in (_ENCODINGS | _MARKS_OF_OTHERS).items():
@@ -292,12 +283,12 @@ def other_than_text(head: bytes, *, named: bool = False) -> str:
 
 
 def is_encoding(kind: str) -> bool:
-    """Whether what `other_than_text` found is text in another encoding."""
+    """Whether a result of `other_than_text` is text in another encoding."""
     return kind.startswith("UTF-")
 
 
 def is_utf8(head: bytes) -> bool:
-    """Whether a file that begins so may be UTF-8 text."""
+    """Whether a file with these first bytes may be UTF-8 text."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(head)
     except UnicodeDecodeError:
@@ -306,15 +297,15 @@ def is_utf8(head: bytes) -> bool:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Whether it begins with the header of a tar archive, whose bytes add up to what it says."""
-    said = head[148:156].strip(b" \0")
-    if len(head) < 512 or not re.fullmatch(rb"[0-7]+", said):
+    """Whether the bytes begin with a tar header whose checksum is right."""
+    checksum = head[148:156].strip(b" \0")
+    if len(head) < 512 or not re.fullmatch(rb"[0-7]+", checksum):
         return False
-    return sum(head[:148]) + 8 * ord(" ") + sum(head[156:512]) == int(said, 8)
+    return sum(head[:148]) + 8 * ord(" ") + sum(head[156:512]) == int(checksum, 8)
 
 
 def _wide_encoding(head: bytes) -> str:
-    """UTF-16 or UTF-32 without a byte order mark; empty: it is neither, or cannot be told."""
+    """Detect UTF-16 or UTF-32 without a byte order mark; empty if it is unclear."""
     for encoding, width, place in (
         ("UTF-32LE", 4, 3), ("UTF-32BE", 4, 0), ("UTF-16LE", 2, 1), ("UTF-16BE", 2, 0),
     ):  # fmt: skip
@@ -323,21 +314,20 @@ def _wide_encoding(head: bytes) -> str:
             continue
         with suppress(UnicodeDecodeError):
             text = {*codecs.getincrementaldecoder(encoding)().decode(head)} - {*"\t\n\v\f\r"}
-            if not any(unicodedata.category(one) in ("Cc", "Cn", "Co") for one in text):
+            if not any(unicodedata.category(character) in ("Cc", "Cn", "Co") for character in text):
                 return encoding
     return ""
 
 
 def id_as_json(value: object) -> bytes:
-    """A text or number; nothing for what names no document, such as a list."""
+    """Serialise an id that is text or a number; empty for other types."""
     return json.dumps(value).encode("ascii") if isinstance(value, str | int | float) else b""
 
 
 def likely_field(field: str, texts: Mapping[str, object]) -> str:
-    """The field that was meant by one that is not there; empty where that cannot be told.
+    """Guess which field was meant by one that does not exist; empty if it is unclear.
 
-    Args:
-        texts: names of fields, with the text that a row has there, if that is known.
+    ``texts`` has the names of the fields, with the value in a row if it is known.
     """
     others = [name for name in texts if name != field]
     alike = [name for name in others if name.strip().casefold() == field.strip().casefold()]
@@ -348,13 +338,13 @@ def likely_field(field: str, texts: Mapping[str, object]) -> str:
 
 
 def advised_field(field: str, texts: Mapping[str, object]) -> str:
-    """What to type where a field is not there; empty where that cannot be told; see above."""
+    """Return the option to type for a missing field; empty if it is unclear."""
     name = likely_field(field, texts)
     return f"type `--text-field {shlex.quote(name)}`" if name else ""
 
 
 def without_text(record: Mapping[str, Any], field: str) -> str:
-    """What is wrong with an object that has no text in a field, and which fields it has."""
+    """Describe an object that has no text in a field, and list its fields."""
     if record.get(field) is not None:
         return f"has something other than text in the field {field!r}"
     has = [repr(name) for name, value in record.items() if value is not None]
@@ -362,16 +352,15 @@ def without_text(record: Mapping[str, Any], field: str) -> str:
 
 
 def whole_number(digits: str) -> int | Decimal:
-    """A number of JSON: Python makes an int of so many digits and no more."""
+    """Parse a JSON integer; as a Decimal if it is too long for `int`."""
     return int(digits) if len(digits) <= _MOST_DIGITS else Decimal(digits)
 
 
 def own_files(names: Collection[str], head: Callable[[str], bytes]) -> dict[str, str]:
-    """What bpeline wrote in a directory, known by what its manifests and records say.
+    """Find what bpeline wrote in a directory, by the content of manifests and records.
 
     Args:
-        names: what lies in the directory.
-        head: gives the first bytes of one of these.
+        head: returns the first bytes of a file.
 
     Returns:
         Name → what it is; the name "" stands for the whole directory.
@@ -380,8 +369,12 @@ def own_files(names: Collection[str], head: Callable[[str], bytes]) -> dict[str,
         if name in names and says.search(head(name)):
             return {"": kind}
     shards = {name: f"{match[1]}.json" for name in names if (match := _SHARD.fullmatch(name))}
-    complete = {one for one in {*shards.values()} if one in names and _RECORD.search(head(one))}
-    own = {name: f"token shards {OF_BPELINE}" for name, one in shards.items() if one in complete}
+    complete = {
+        record for record in {*shards.values()} if record in names and _RECORD.search(head(record))
+    }
+    own = {
+        name: f"token shards {OF_BPELINE}" for name, record in shards.items() if record in complete
+    }
     for name in names:
         if name.endswith(_CERTIFIED) and _CERTIFICATE.search(head(name)):
             own[name.removesuffix(_CERTIFIED)] = f"export {OF_BPELINE}"
@@ -389,7 +382,7 @@ def own_files(names: Collection[str], head: Callable[[str], bytes]) -> dict[str,
 
 
 def tells_of_own_files(path: str) -> bool:
-    """Whether a file of this name may say what bpeline wrote beside it."""
+    """Whether a file of this name may describe what bpeline wrote next to it."""
     name = path.rpartition("/")[2]
     return name.endswith(".json") and (
         name in _MARKS or name.endswith(_CERTIFIED) or bool(_SHARD.fullmatch(name))
@@ -398,13 +391,13 @@ def tells_of_own_files(path: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SkippedFiles:
-    """The files below directories, or matched by globs, that are not read.
+    """Files below directories, or matched by globs, that are not read.
 
     Attributes:
-        kinds: extension, or what else is the reason → how many files.
-        hidden: names that begin with a dot: left out on purpose, as globs do.
-        about_datasets: descriptions that the library `datasets` keeps beside its files; likewise.
-        example: one of the files, of the most frequent kind.
+        kinds: extension, or another reason → number of files.
+        hidden: names that begin with a dot, left out on purpose.
+        about_datasets: metadata of the `datasets` library, left out on purpose.
+        example: a file of the most frequent kind.
     """
 
     kinds: Mapping[str, int] = field(default_factory=dict)
@@ -414,20 +407,20 @@ class SkippedFiles:
 
     @property
     def number(self) -> int:
-        """How many files are not read, beside those that are left out on purpose."""
+        """Number of files that are not read, without those left out on purpose."""
         return sum(self.kinds.values())
 
     @property
     def remark(self) -> str:
-        """One line for people, empty where nothing was skipped: ``skipped 3 files: 3 .png``."""
-        found = [self._listed] if self.number else []
+        """One line such as ``skipped 3 files: 3 .png``; empty if nothing was skipped."""
+        parts = [self._listed] if self.number else []
         if self.about_datasets:
-            found.append(_several(self.about_datasets, "description", " of datasets"))
+            parts.append(_several(self.about_datasets, "description", " of datasets"))
         if self.hidden:
-            found.append(_several(self.hidden, "hidden name"))
-        if not found:
+            parts.append(_several(self.hidden, "hidden name"))
+        if not parts:
             return ""
-        *others, last = found
+        *others, last = parts
         return f"skipped {', '.join(others)}, and {last}" if others else f"skipped {last}"
 
     @property
@@ -440,7 +433,6 @@ class SkippedFiles:
         return f"{self.number:,} file{'s' * (self.number != 1)}: {', '.join(shown)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {
             "files": self.number,
             "kinds": dict(self.kinds),
@@ -449,14 +441,14 @@ class SkippedFiles:
         }
 
     def refuse(self) -> None:
-        """What ``--strict`` asks for."""
+        """Raise `UnreadableSource` if a file is skipped, for ``--strict``."""
         if self.number:
             raise UnreadableSource(
                 f"{self._listed} would not be read, such as {self.example}",
-                "with --strict every file must be read, apart from hidden ones and descriptions of "
-                f"datasets; accepted are {ACCEPTED}",
-                "leave --strict out; or name the files that are meant; or read more kinds as text "
-                "with --include '*.rst'",
+                "with --strict every file must be read, except hidden ones and metadata of "
+                f"datasets; expected {ACCEPTED}",
+                "leave out --strict, name the files to read, or read more types as text with "
+                "--include '*.rst'",
             )
 
 
@@ -465,27 +457,24 @@ def _several(number: int, what: str, of: str = "") -> str:
 
 
 class Skipping:
-    """Counts what is skipped while sources are searched; each file once, whoever meets it."""
+    """Collects skipped files while sources are searched, each file once."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
         self._hidden: set[str] = set()
 
     def skip(self, path: str, kind: str) -> None:
-        """A file that is not read, and why."""
         self._kinds[path] = kind
 
     def hide(self, path: str) -> None:
-        """A file or directory that is left out because of its name."""
         self._hidden.add(path)
 
     def add(self, others: Skipping) -> None:
-        """What another search has skipped."""
         self._kinds |= others._kinds
         self._hidden |= others._hidden
 
     def summary(self, taken: set[str]) -> SkippedFiles:
-        """What was skipped, apart from what another source took, perhaps by a link to it."""
+        """Summarise what was skipped, without files that another source reads."""
         if self._kinds:
             taken = taken | {os.path.realpath(path) for path in taken if os.path.islink(path)}
         left = {path: kind for path, kind in self._kinds.items() if path not in taken}

@@ -1,7 +1,4 @@
-"""What a source holds by how it begins, decompressed; in which encoding text may be.
-
-A member of compressed bytes is what one run of a compressing program wrote. Several are one text.
-"""
+"""Recognise the content, compression and encoding of a file by its first bytes."""
 
 from __future__ import annotations
 
@@ -23,24 +20,24 @@ from bpeline.tokenizer_core.corpus import file_kinds
 from bpeline.tokenizer_core.errors import CorpusError, InvalidUtf8, UnreadableSource
 
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)
-_BLOCK = 1 << 20  # decompressed bytes at a time, where that can be bounded
+_BLOCK = 1 << 20  # decompressed bytes at a time, if the library has a limit
 _XZ_MEMORY = 512 << 20  # `xz -9` needs 65 MiB
-_GZIP_ONLY = 31  # of zlib: a header and a check sum of gzip's
+_GZIP_ONLY = 31  # wbits of zlib for the gzip format
 
-HEAD = 1 << 20  # bytes that are looked at; bzip2 gives nothing before 900 kB of its text
+HEAD = 1 << 20  # bytes to check; bzip2 gives nothing before 900 kB of text
 _COMPRESSED: dict[str, file_kinds.Compression] = {
     "gzip": "gz",
     "Zstandard": "zst",
     "bzip2": "bz2",
     "xz": "xz",
 }
-_ARROW_STREAM = b"\xff\xff\xff\xff"  # before each message, and the first is a schema
+_ARROW_STREAM = b"\xff\xff\xff\xff"  # begins each message
 _SEPARATED = {",": ".csv", "\t": ".tsv"}
-_FEW = 8  # bytes that tell nothing: what stands at the begin of a compressed file is shorter
+_FEW = 8  # bytes; a file no longer than this may be a truncated header that looks like text
 _LONGEST_HEADER = 1 << 16  # bytes
 _ACCEPTED = (
-    "text, JSON lines, JSON, or CSV and TSV with a line that names the columns, all also "
-    "compressed (gz, zst, bz2, xz); Parquet; Arrow"
+    "expected text, JSON lines, JSON, or CSV and TSV with a header line, plain or compressed (gz, "
+    "zst, bz2, xz); Parquet; Arrow"
 )
 _FORMATS: dict[str, file_kinds.Format] = {
     ".txt": "text", ".jsonl": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "tsv",
@@ -53,7 +50,7 @@ _NAMED: dict[file_kinds.Format | file_kinds.Compression, str] = {
 _EXTENSIONS = {"Parquet": ".parquet", "Arrow": ".arrow"} | {
     kind: f".{extension}" for kind, extension in _COMPRESSED.items()
 }
-# What to type, as `typed` takes it, about a file that is not what its name says.
+# Commands for `typed`, for files whose content contradicts their name.
 _ADVICE = {
     file_kinds.LFS_POINTER: "git lfs pull",
     file_kinds.ANNEX_POINTER: "git annex get {path}",
@@ -63,12 +60,12 @@ _ADVICE = {
 } | {kind: f"{{read}} > {{path}}{extension}" for kind, extension in _EXTENSIONS.items()}
 
 _SAMPLE = 1 << 16  # bytes
-_FEW_CHARACTERS = 20  # characters beyond ASCII, which tell less than more of them do
+_FEW_CHARACTERS = 20  # non-ASCII characters; fewer are weaker evidence
 _SHOWN = 24
 _CHINESE = "的一是不了在人有我他中大上到"
-_ALONE = r"(?<![^\0-\x7f])"  # between letters of ASCII
-# Encodings as Python and `iconv` call them; characters beyond ASCII that are frequent in texts in
-# them, and the share of these that such texts have at least, as a rule.
+_ALONE = r"(?<![^\0-\x7f])"  # not after another non-ASCII character
+# Encodings by their name in Python and `iconv`: frequent non-ASCII characters of texts in them, and
+# the minimum share of these among all non-ASCII characters in a typical text.
 _FREQUENT = {
     "CP1252": (f"{_ALONE}[à-öø-ÿß‘’“”–—…«»€°]", 0.7),
     "CP1250": (f"{_ALONE}[áâăäąćčçďđéęëěíîľłńňóôőöŕřśšşßťţúůűüýźžż„”–—…]", 0.7),
@@ -84,7 +81,7 @@ _FREQUENT = {
 
 
 class _Member(Protocol):
-    """What decompresses one member."""
+    """Decompresses one member, the output of one run of a compressor."""
 
     @property
     def eof(self) -> bool: ...
@@ -97,13 +94,12 @@ class _Member(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CompressionFormat:
-    """One kind of compression.
+    """A compression format.
 
     Attributes:
-        name: as people know it.
-        member: makes what decompresses one member.
+        member: creates the decompressor of one member; several members are read as one text.
         piece: compressed bytes to read at a time.
-        padded: zero bytes between members are ignored, as by its own program.
+        padded: whether zero bytes between members are ignored, as the format's own tool does.
     """
 
     name: str
@@ -135,7 +131,7 @@ class _ZstandardMember:
     needs_input = True
 
     def __init__(self) -> None:
-        import zstandard  # which loading a tokenizer does without
+        import zstandard  # not needed to load a tokenizer
 
         self._error: type[Exception] = zstandard.ZstdError
         self._frame: Any = zstandard.ZstdDecompressor().decompressobj()
@@ -148,7 +144,7 @@ class _ZstandardMember:
     def unused_data(self) -> bytes:
         return bytes(self._frame.unused_data)
 
-    def decompress(self, data: bytes, max_length: int, /) -> bytes:  # not bounded
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:  # ignores max_length
         try:
             return bytes(self._frame.decompress(data))
         except self._error as error:
@@ -157,7 +153,7 @@ class _ZstandardMember:
 
 COMPRESSIONS = {
     "gz": CompressionFormat("gzip", _GzipMember),
-    # A block of 4 bytes can stand for 128 KiB.
+    # 4 bytes can decompress to 128 KiB, so pieces are small.
     "zst": CompressionFormat("Zstandard", _ZstandardMember, piece=1 << 11, padded=False),
     "bz2": CompressionFormat("bzip2", bz2.BZ2Decompressor),
     "xz": CompressionFormat("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)),
@@ -165,14 +161,9 @@ COMPRESSIONS = {
 
 
 def decompressed(read: Callable[[int], bytes], kind: CompressionFormat) -> Iterator[bytes]:
-    """What a compressed stream says, block by block, up to where it is damaged.
+    """Decompress a stream block by block; raises one of `DAMAGED`.
 
-    Args:
-        read: gives at most so many bytes of the stream; none where it ends.
-        kind: one of `COMPRESSIONS`.
-
-    Raises:
-        OSError, EOFError, zlib.error, lzma.LZMAError: it is damaged, or ends too early; `DAMAGED`.
+    ``read`` returns at most so many bytes of the stream, none at its end.
     """
     compressed = read(kind.piece)
     if not compressed:
@@ -201,20 +192,19 @@ def refuse_other_content(
     head: bytes,
     within: file_kinds.Compression | None = None,
 ) -> None:
-    """Refuse a file that begins as something else than its name says.
+    """Raise an error if a file's first bytes contradict its name.
 
-    Args:
-        head: its first `HEAD_BYTES` or all there are, decompressed where it is ``within`` one.
+    ``head`` has `HEAD_BYTES` or the whole file, decompressed if ``within`` is given.
 
     Raises:
-        InvalidUtf8: it is text in another encoding.
-        UnreadableSource: it is something else.
+        InvalidUtf8: text in another encoding.
+        UnreadableSource: another format.
     """
     named = _NAMED[reads_as]
     kind = file_kinds.other_than_text(head, named=True)
     if named in _EXTENSIONS:
         kind = kind or ("text" if len(head) > _FEW and file_kinds.is_utf8(head) else "binary")
-        if kind == "binary":  # its own reader says what is wrong
+        if kind == "binary":  # the reader of the format reports what is wrong
             return
     if kind not in ("", named):
         says = named if file_kinds.format_of(path) or named in _EXTENSIONS else ""
@@ -224,27 +214,26 @@ def refuse_other_content(
 def other_content(
     path: str, named: str, kind: str, compression: file_kinds.Compression | None = None
 ) -> CorpusError:
-    """The refusal of a file whose name and whose first bytes say different things.
+    """Return the error for a file whose name and first bytes disagree.
 
     Args:
-        named: what its name says; empty: nothing.
-        kind: what it is, see `other_than_text`.
-        compression: by which it begins so after decompression.
+        named: the format that its name implies; empty for none.
+        kind: what it is, see `other_than_text`, after decompression if ``compression`` is given.
     """
     where = f" within {COMPRESSIONS[compression].name}" if compression else ""
-    begins = f"begins as {kind}{where} does" if kind + where != "binary" else "is binary"
+    finding = f"looks like {kind}{where}" if kind + where != "binary" else "is binary"
     if file_kinds.is_encoding(kind):
         convert = f"{{read}} | iconv -f {kind} -t UTF-8 > {{utf8}}"
         return InvalidUtf8(
-            f"{path} is not UTF-8 at byte 0: it {begins}",
-            "text in UTF-8",
+            f"{path} is not UTF-8 at byte 0: it {finding}",
+            "expected text in UTF-8",
             file_kinds.typed(convert, path, compression),
         )
-    says = f"its name says {named}" if named else "its name does not say how to read it"
-    advice = "name a file of text, or give this one the extension of what it is"
+    claim = f"its name says {named}" if named else "its name does not say how to read it"
+    advice = "name a text file, or give this file the extension of its format"
     return UnreadableSource(
-        f"{path} {begins}, and {says}",
-        "a name that says what the file holds" if named else f"accepted are {file_kinds.ACCEPTED}",
+        f"{path} {finding}, but {claim}",
+        "expected a name that fits the content" if named else f"expected {file_kinds.ACCEPTED}",
         file_kinds.typed(_ADVICE[kind], path, compression) if kind in _ADVICE else advice,
     )
 
@@ -252,9 +241,10 @@ def other_content(
 def content_of(
     name: str, include: tuple[str, ...], read: Callable[[int], bytes]
 ) -> tuple[file_kinds.Format, str]:
-    """What a file holds, and what else it is if it is no text; opened where its name does not say.
+    """Return the format of a file, and what it is if it is not text.
 
-    A file whose name does say it is looked at when it is opened to be read.
+    Reads the file only if its name does not imply a format. The content of other files is checked
+    when they are opened for reading.
     """
     format = file_kinds.format_of(name)
     if format is not None:
@@ -268,16 +258,11 @@ def content_of(
 
 
 def format_by_content(head: bytes, name: str) -> tuple[file_kinds.Format, str]:
-    """What a file holds whose name does not say it, and what it is instead, if it is no text.
-
-    Args:
-        head: its first `HEAD` bytes, or all there are.
-        name: for its compression.
-    """
+    """Detect a format by the first `HEAD` bytes; also what it is if not text."""
     within, compression, kind = _unpacked(head)
     if compression != file_kinds.compression_of(
         name
-    ):  # without the one of its name it cannot be opened
+    ):  # it is opened by the compression in its name
         return "text", "" if compression is None else file_kinds.other_than_text(head)
     if kind:
         return "text", "" if file_kinds.is_encoding(kind) else kind  # refused when it is read
@@ -285,23 +270,21 @@ def format_by_content(head: bytes, name: str) -> tuple[file_kinds.Format, str]:
 
 
 def extension_for(head: bytes, text_field: str | None) -> str:
-    """The extension under which a file that begins so is read as what it is.
+    """Return the extension that a file with these first bytes should have.
 
-    Records are known by their first: a JSON object, or a line of names of columns. Where none
-    of that is seen it is text.
+    The first record decides: a JSON object, or a line of column names. Anything else is text.
 
     Args:
-        head: the first `HEAD` bytes, or all there are.
-        text_field: the member or column that holds documents; None: any object is a record, and
-            tables are known by a column `text`.
+        head: the first `HEAD` bytes, or the whole file.
+        text_field: the member or column with the documents; None: any object is a record, and a
+            table must have a column `text`.
 
     Returns:
-        ``.txt``, ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, each perhaps with ``.gz``, ``.zst``,
-        ``.bz2`` or ``.xz`` behind it; ``.parquet`` or ``.arrow``.
+        ``.txt``, ``.jsonl``, ``.json``, ``.csv`` or ``.tsv``, perhaps with ``.gz``, ``.zst``,
+        ``.bz2`` or ``.xz`` after it; ``.parquet`` or ``.arrow``.
 
     Raises:
-        UnreadableSource: it begins as something else than a corpus, or as JSON objects that have
-            no such member.
+        UnreadableSource: not a format of a corpus, or JSON objects without the text field.
 
     Example:
         >>> extension_for(b'{"id": 1, "text": "one"}\\n{"id": 2, "text": "two"}\\n', "text")
@@ -316,7 +299,7 @@ def extension_for(head: bytes, text_field: str | None) -> str:
         where = f" within {COMPRESSIONS[compression].name}" if compression else ""
         convert = f": `… | iconv -f {kind} -t UTF-8 | …`" if file_kinds.is_encoding(kind) else ""
         raise UnreadableSource(
-            f"standard input begins as {kind}{where} does",
+            f"standard input looks like {kind}{where}",
             _ACCEPTED,
             "unpack it first" if where and not convert else f"convert it to one of these{convert}",
         )
@@ -336,7 +319,7 @@ def _extension_of_text(head: bytes, text_field: str | None) -> str:
         record = _first_value(text[1:].lstrip())
         if isinstance(record, dict):
             _refuse_without(record, text_field)
-        # Nothing at all: an object longer than what is seen of it.
+        # None also means that the object is longer than `HEAD`.
         return ".txt" if record is None and is_whole else ".json"
     return ".txt"
 
@@ -351,10 +334,10 @@ def _extension_of_table(line: bytes, text_field: str | None) -> str:
 
 
 def _columns(line: str, separator: str) -> list[str]:
-    """The names in the first line of a table; none where it cannot be one."""
+    """Split the first line of a table into names; empty if it is not a table."""
     try:
         return next(csv.reader([line], delimiter=separator), [])
-    except csv.Error:  # a carriage return within, or more text than any name has
+    except csv.Error:  # an embedded carriage return, or an overlong name
         return []
 
 
@@ -363,7 +346,7 @@ def _extension_of_objects(text: str, line: str, text_field: str | None) -> str:
     if record is None:
         record, extension = _first_value(text), ".json"
     if record is None:
-        # What is longer than what is seen of it is no complete JSON here.
+        # A value longer than `HEAD` is incomplete here.
         if len(line.encode()) > HEAD // 2:
             return ".jsonl"
         begun = len(text.encode()) > HEAD // 2 and text[1:].lstrip().startswith('"')
@@ -373,9 +356,9 @@ def _extension_of_objects(text: str, line: str, text_field: str | None) -> str:
 
 
 def _first_value(text: str) -> Any:
-    """The JSON value that a text begins with; None where it does not."""
+    """Return the JSON value that a text begins with, or None."""
     try:
-        return json.JSONDecoder(parse_int=str).raw_decode(text)[0]  # of any number of digits
+        return json.JSONDecoder(parse_int=str).raw_decode(text)[0]  # integers of any length
     except (ValueError, RecursionError):
         return None
 
@@ -386,64 +369,55 @@ def _refuse_without(record: Mapping[str, Any], text_field: str | None) -> None:
     members = ", ".join(repr(name) for name in islice(record, 8)) or "none"
     raise UnreadableSource(
         f"standard input begins with a JSON object that has no member {text_field!r}",
-        f"JSON with a document in each object; the members here: {members}",
-        "say which one it is with --text-field; JSON that is to be read as text comes in a file "
-        "named .txt",
+        f"expected JSON with a document in each object; members here: {members}",
+        "select a member with --text-field; to read JSON as text, put it in a file named .txt",
     )
 
 
 def _unpacked(head: bytes) -> tuple[bytes, file_kinds.Compression | None, str]:
-    """What the beginning of a file says after decompression, by what, and what else than text.
-
-    `HEAD` bytes of it at most or a little more, up to where it is damaged, which is for its reader
-    to say.
-    """
+    """Return the decompressed first bytes, the compression, and the type if not text."""
     compression = _COMPRESSED.get(kind := file_kinds.other_than_text(head))
     if compression is None:
         return head, None, kind
-    said = bytearray()
+    content = bytearray()
     with suppress(*DAMAGED):
         for block in decompressed(BytesIO(head).read, COMPRESSIONS[compression]):
-            said += block
-            if len(said) >= HEAD:
+            content += block
+            if len(content) >= HEAD:
                 break
-    return bytes(said), compression, file_kinds.other_than_text(bytes(said))
+    return bytes(content), compression, file_kinds.other_than_text(bytes(content))
 
 
 def likely_encoding(content: bytes, at: int) -> tuple[str, str]:
-    """In which encoding a text is that is not UTF-8, and what to say of it.
+    """Guess the encoding of a text that is not UTF-8, and describe the invalid bytes.
 
-    Args:
-        content: some of it, from the beginning of a character on.
-        at: where it is not UTF-8.
-
-    Returns:
-        ``UTF-8`` where only some bytes are damaged, another name, or empty where none fits.
+    The encoding is ``UTF-8`` if only some bytes are damaged, and empty if none fits. ``content``
+    begins at a character; ``at`` is where it is not UTF-8.
     """
     sample = content[max(0, at - _SAMPLE // 2) : at + _SAMPLE // 2]
     sample = sample[sample.find(b"\n") + 1 if at > _SAMPLE // 2 else 0 :]
     shown = f"the bytes {content[at : at + 8].hex(' ')} are"
-    read = sample.decode(errors="replace")
-    if sum(one > "\x7f" for one in read) > 2 * read.count("\ufffd"):
+    decoded = sample.decode(errors="replace")
+    if sum(character > "\x7f" for character in decoded) > 2 * decoded.count("\ufffd"):
         return "UTF-8", f"{shown} damaged in a text that is UTF-8 elsewhere"
     likelihoods = {name: _likelihood(sample, name) for name in _FREQUENT}
     encoding = max(likelihoods, key=lambda name: likelihoods[name])
     likelihood = likelihoods[encoding]
     if likelihood < 0.5:
-        return "", f"{shown} of no encoding that is known here"
-    several = len(sample) - len(sample.translate(None, bytes(range(128, 256)))) >= _FEW_CHARACTERS
-    sure = "very likely" if several and likelihood >= 1 else "perhaps"
+        return "", f"{shown} in no known encoding"
+    has_many = len(sample) - len(sample.translate(None, bytes(range(128, 256)))) >= _FEW_CHARACTERS
+    sure = "very likely" if has_many and likelihood >= 1 else "perhaps"
     begin = content.rfind(b"\n", max(0, at - _SHOWN), at) + 1 or max(0, at - _SHOWN)
-    says = content[begin : at + _SHOWN].decode(encoding, "ignore").strip().split("\n")[0]
-    return encoding, f"{shown} {sure} {encoding}, in which it says {says!r}"
+    excerpt = content[begin : at + _SHOWN].decode(encoding, "ignore").strip().split("\n")[0]
+    return encoding, f"{shown} {sure} {encoding}, which reads {excerpt!r}"
 
 
 def _likelihood(sample: bytes, encoding: str) -> float:
-    """How many characters of a text are what they should be; 1 for enough of them."""
+    """Score how well a text fits an encoding; 1 if enough characters are frequent."""
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(sample)
     except UnicodeDecodeError:
         return 0.0
     frequent, share = _FREQUENT[encoding]
-    others = sum(one > "\x7f" for one in text)
+    others = sum(character > "\x7f" for character in text)
     return len(re.findall(frequent, text)) / (share * max(1, others))

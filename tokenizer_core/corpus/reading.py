@@ -1,7 +1,4 @@
-"""How bytes become counted text: the settings, and what of a text is kept from counting.
-
-Content alone decides which sections are held out, and which passages are left out.
-"""
+"""Read options: how bytes become counted text, and what is kept out of counting."""
 
 from __future__ import annotations
 
@@ -40,30 +37,30 @@ from bpeline.tokenizer_core.splitting import (
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import validate_special_tokens
 
-# A section ends at the first legal cut behind so many bytes. Small, so that one per cent of a few
-# megabytes is still a sample of many places.
+# A section ends at the first legal cut after so many bytes. Small, so that 1 % of a few megabytes
+# still samples many places.
 SECTION_BYTES = 4 << 10
-LONG = 64 << 10  # bytes; a longer document is cut: from a single one nothing can be resampled
-_REST = 512  # bytes at the end of such a document that make no part of their own
+LONG = 64 << 10  # bytes; longer documents are cut, because resampling needs several
+_REST = 512  # bytes; a shorter end of such a document is not a part of its own
 
-SECTIONS_RULE = 1  # the sections of about 4 KiB that a passage touches, found in one chunk alone
-LEFT_OUT_RULE = 2  # the passages themselves, up to the next places where text may be cut
+SECTIONS_RULE = 1  # leaves out the whole sections that a passage touches
+LEFT_OUT_RULE = 2  # leaves out the passages, up to the next legal cuts
 
 _ROOM = 1 << 12
 _COLUMNS = 5
-_RUN = 64  # bytes in a row that documents of two texts do not share by chance
-_STRIDE = _RUN - WINDOW + 1  # each run holds a window that begins at a multiple of it
+_RUN = 64  # bytes in a row; too long to be shared by chance
+_STRIDE = _RUN - WINDOW + 1  # each run holds a window that begins at a multiple of this
 
 CHUNK_BYTES = 64 << 20
 TEXT_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
-_COUNTING = 3  # raised whenever the same bytes and settings give other counts than before
+_COUNTING = 3  # increased when the same bytes and settings give different counts
 
 
 def in_parts(document: bytes) -> list[bytes]:
-    """A document of an evaluation set in parts of about 4 KiB, if it is longer than 64 KiB.
+    """Cut an evaluation document longer than 64 KiB into parts of about 4 KiB.
 
-    Parts end at a line end; without one within 64 KiB at a space, else between two characters.
-    Split patterns do not matter, so that a set is the same for all of them.
+    A part ends at the first line end within 64 KiB, else at a space, else between two characters.
+    The split pattern does not matter, so an evaluation set is the same for all patterns.
     """
     if len(document) <= LONG:
         return [document]
@@ -85,14 +82,10 @@ def in_parts(document: bytes) -> list[bytes]:
 def sections_of(
     text: Text, documents: NDArray[np.int64], pairs: CutPairs | SentenceBreaks | None
 ) -> NDArray[np.int64]:
-    """Documents cut into sections of about 4 KiB, each from its own beginning on.
+    """Cut documents into sections of about 4 KiB, each from its own beginning.
 
-    So a document that grows keeps all its sections but the last. Sections end where chunks may,
-    see `cuts`.
-
-    Args:
-        documents: int64 ``[n, 2]`` spans without special tokens.
-        pairs: where the split pattern allows cuts; without, a document is one section.
+    A document that grows keeps all its sections but the last. Sections end at legal cuts, see
+    `Reading.cuts`; without ``pairs``, each document stays whole.
 
     Returns:
         int64 ``[m, 2]`` spans that cover the same bytes.
@@ -118,7 +111,6 @@ def sections_of(
 def _sections_at(
     breaks: SentenceBreaks, text: Text, documents: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """`sections_of` at the ends of sentences."""
     sections: list[tuple[int, int]] = []
     for begin, end in documents.tolist():
         document, done = text.data[begin:end].data, 0
@@ -136,15 +128,10 @@ def hold_out(
     below: int,
     pairs: CutPairs | SentenceBreaks | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Share the sections of documents out between training and evaluation.
+    """Divide the sections of documents into spans for training and for evaluation.
 
-    Args:
-        text, documents, pairs: see `sections_of`.
-        below: a section is held out iff its 64-bit fingerprint is below this number, so equal
-            sections are never on both sides.
-
-    Returns:
-        Two int64 ``[·, 2]`` arrays of spans, training and held out; together all bytes.
+    A section is held out iff its 64-bit fingerprint is less than ``below``, so equal sections are
+    always on the same side.
     """
     if not below:
         return documents, documents[:0]
@@ -156,16 +143,14 @@ def hold_out(
 
 
 def touched(spans: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which spans share bytes with another one.
+    """Return which of the spans share bytes with any of the others.
 
-    Args:
-        spans: int64 ``[n, 2]``.
-        others: int64 ``[m, 2]``, ascending by their begins; they may overlap.
+    Both are int64 ``[·, 2]``; ``others`` ascend by their begins and may overlap.
     """
     if not len(others):
         return np.zeros(len(spans), np.bool_)
     ends = np.maximum.accumulate(others[:, 1])
-    # The last one that begins before a span ends touches it, or one before it that is longer.
+    # Of those that begin before the span ends, the one with the largest end decides.
     before = np.searchsorted(others[:, 0], spans[:, 1], "left")
     return (before > 0) & (ends[before - 1] > spans[:, 0])
 
@@ -176,13 +161,12 @@ def without(
     left_out: NDArray[np.int64],
     pairs: CutPairs | SentenceBreaks | None,
 ) -> NDArray[np.int64]:
-    """What is left of spans when others, each widened to the next legal cuts, are removed.
+    """Remove spans, each widened to the next legal cuts, from other spans.
 
     Args:
-        spans: int64 ``[n, 2]``, ascending, apart from each other.
+        spans: int64 ``[n, 2]``, ascending and disjoint.
         left_out: int64 ``[m, 2]``, ascending by their begins; they may overlap.
-        pairs: as for `sections_of`; without, a span that another one touches is removed whole, and
-            where sentences end, its sections are.
+        pairs: where to cut. None removes touched spans whole; sentence breaks remove sections.
     """
     if isinstance(pairs, SentenceBreaks):
         spans, pairs = sections_of(text, spans, pairs), None
@@ -200,17 +184,17 @@ def without(
 
 @dataclass(frozen=True, slots=True)
 class DecontaminationSet:
-    """What is left out, as small as it can be told.
+    """Passages of an evaluation set to leave out of training, stored as hashes.
 
     Attributes:
-        passages: of every passage the hash of a window, where in it that begins, bytes, the last
-            eight of them, fingerprint: each uint64, ascending.
-        held_out_below, cut_by: where sections are cut by the split pattern and special tokens of
-            this digest, and those with a fingerprint below this number held out, the first rule
-            looks for nothing; of former sets.
+        passages: five uint64 for each passage, ascending: the hash of a window in it, the window's
+            offset, the length in bytes, the last eight bytes, a fingerprint.
+        held_out_below, cut_by: only in older sets, with `SECTIONS_RULE`. Nothing is searched if
+            sections are cut by the split pattern and special tokens with this digest, and those
+            with a fingerprint below this number are held out.
         rule: how much text is left out with a passage.
-        shards: keys of the counts of those chunks that the passages were held out of, shortened by
-            `short`: what was counted so is not looked into again.
+        shards: keys of the counts of the chunks that the passages were held out of, shortened by
+            `short`: these need no search.
     """
 
     passages: bytes
@@ -221,79 +205,75 @@ class DecontaminationSet:
 
     @classmethod
     def of(cls, documents: Sequence[bytes], shards: Iterable[str] = ()) -> DecontaminationSet:
-        """Describe documents. Those shorter than `WINDOW` bytes are not looked for.
+        """Build the set from UTF-8 documents; ignores those shorter than `WINDOW` bytes.
 
-        Args:
-            documents: UTF-8.
-            shards: keys of the counts of all chunks that they were held out of.
+        ``shards`` are the keys of the counts of all chunks that they were held out of.
         """
-        long = [one for one in documents if len(one) >= WINDOW]
-        text = Text.of(b"".join(long))
-        ends = np.cumsum([0, *map(len, long)], dtype=np.int64)
-        offsets = np.array([_telling_window(one) for one in long], np.int64)
-        hashes, prints = np.empty(len(long), np.uint64), np.empty(len(long), np.uint64)
-        if long:
+        searched = [document for document in documents if len(document) >= WINDOW]
+        text = Text.of(b"".join(searched))
+        ends = np.cumsum([0, *map(len, searched)], dtype=np.int64)
+        offsets = np.array([_telling_window(document) for document in searched], np.int64)
+        hashes, prints = np.empty(len(searched), np.uint64), np.empty(len(searched), np.uint64)
+        if searched:
             spans = np.ascontiguousarray(np.stack((ends[:-1], ends[1:]), axis=1))
             hash_windows(text.data, ends[:-1] + offsets, hashes, np.zeros(FILTER_WORDS, np.uint64))
             fingerprint_spans(text.data, spans, prints)
-        lasts = np.array([int.from_bytes(one[-8:], "little") for one in long], np.uint64)
+        lasts = np.array(
+            [int.from_bytes(document[-8:], "little") for document in searched], np.uint64
+        )
         columns = hashes, offsets, np.diff(ends), lasts, prints
-        rows = np.stack([one.astype(np.uint64) for one in columns], axis=1)
+        rows = np.stack([document.astype(np.uint64) for document in columns], axis=1)
         passages = np.unique(rows, axis=0).tobytes()
         return cls(passages, shards=frozenset(map(short, shards)))
 
     @property
     def digest(self) -> str:
-        """Of the passages and the rule; by the first rule, of the passages alone."""
+        """Digest of the passages and the rule; for `SECTIONS_RULE`, of the passages."""
         passages = digest_of_bytes(self.passages)
         return passages if self.rule == SECTIONS_RULE else digest_of([self.rule, passages])
 
     def looks_into(self, shards: Iterable[str]) -> bool:
-        """Whether chunks with counts of these keys are not all those it was held out of."""
+        """Whether a chunk with one of these count keys must be searched."""
         return not self.shards.issuperset(map(short, shards))
 
     @property
     def reach(self) -> int:
-        """Bytes on either side of a place that tell whether a passage lies across it."""
+        """Bytes before and after a position that decide whether a passage crosses it."""
         if self.rule == SECTIONS_RULE:
             return 0
         return max(0, int(_columns_of(self.passages)[2].max(initial=0)) - 1)
 
     def spans_in(self, text: Text) -> NDArray[np.int64]:
-        """Where the passages occur in a text: int64 ``[n, 2]``, ascending by their begins."""
+        """Find the passages in a text: int64 ``[n, 2]``, ascending by their begins."""
         windows, offsets, lengths, lasts, prints = _columns_of(self.passages)
         filled = np.zeros(FILTER_WORDS, np.uint64)
         np.bitwise_or.at(filled, windows >> 54, np.uint64(1) << (windows >> 48 & 63))
         room = _ROOM
         while True:
-            found = np.empty((room, 2), np.int64)
-            seen = find_passages(
+            spans = np.empty((room, 2), np.int64)
+            number = find_passages(
                 text.data, text.size, windows, filled, offsets.astype(np.int64),
-                lengths.astype(np.int64), lasts, prints, np.zeros(len(windows), np.int64), found,
+                lengths.astype(np.int64), lasts, prints, np.zeros(len(windows), np.int64), spans,
             )  # fmt: skip
-            if seen <= room:
-                return found[np.argsort(found[:seen, 0], kind="stable")]
-            room = int(seen)
+            if number <= room:
+                return spans[np.argsort(spans[:number, 0], kind="stable")]
+            room = int(number)
 
     def touches(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which spans of a text, int64 ``[n, 2]``, share bytes with a passage."""
+        """Return which spans of a text, int64 ``[n, 2]``, share bytes with a passage."""
         return touched(spans, self.spans_in(text))
 
     def across(self, before: bytes, behind: bytes) -> tuple[int, int]:
-        """How far passages reach that lie across the place between two texts.
-
-        Returns:
-            Bytes before the place and behind it.
-        """
-        found, place = self.spans_in(Text.of(before + behind)), len(before)
-        across = found[(found[:, 0] < place) & (found[:, 1] > place)]
+        """Bytes before and after the border of two texts in passages that cross it."""
+        spans, place = self.spans_in(Text.of(before + behind)), len(before)
+        across = spans[(spans[:, 0] < place) & (spans[:, 1] > place)]
         if not len(across):
             return 0, 0
         return place - int(across[:, 0].min()), int(across[:, 1].max()) - place
 
 
 def short(key: str) -> str:
-    """So much of a digest that no other one begins alike."""
+    """Shorten a digest; the prefix is still unique."""
     return key[:16]
 
 
@@ -304,37 +284,37 @@ def _columns_of(passages: bytes) -> tuple[NDArray[np.uint64], ...]:
 
 
 def _telling_window(document: bytes) -> int:
-    """Where the window begins, of a few, that has most different bytes: no run of spaces."""
+    """Choose a window with many different bytes, not a run of spaces."""
     places = range(0, len(document) - WINDOW + 1, max(1, (len(document) - WINDOW) // 8))
     return max(places, key=lambda at: len(set(document[at : at + WINDOW])))
 
 
 def new_documents(documents: Sequence[bytes], known: Sequence[bytes]) -> list[bytes]:
-    """The documents that share no 64 bytes in a row with a known one.
+    """Return the documents that share no 64 bytes in a row with a known one.
 
-    Shorter ones are not among them: where they come from cannot be told.
+    Shorter documents are dropped: their origin cannot be determined.
     """
-    windows = {window for one in known for _, window in _windows_of(one)}
-    text = b"\xff".join(documents)  # in no document, so that no window lies in two of them
+    windows = {window for document in known for _, window in _windows_of(document)}
+    text = b"\xff".join(documents)  # not in UTF-8, so no window spans two documents
     spans = DecontaminationSet.of([*windows]).spans_in(Text.of(text))
     around: dict[bytes, set[bytes]] = {text[begin:end]: set() for begin, end in spans.tolist()}
-    for one in known:
-        for place, window in _windows_of(one):
+    for document in known:
+        for place, window in _windows_of(document):
             if window in around:
-                around[window].add(one[max(place - WINDOW, 0) : place + _RUN])
-    ends = np.cumsum([len(one) + 1 for one in documents], dtype=np.int64)
-    is_new = [len(one) >= _RUN for one in documents]
+                around[window].add(document[max(place - WINDOW, 0) : place + _RUN])
+    ends = np.cumsum([len(document) + 1 for document in documents], dtype=np.int64)
+    is_new = [len(document) >= _RUN for document in documents]
     numbers = np.searchsorted(ends, spans[:, 0], "right").tolist()
     for (begin, end), number in zip(spans.tolist(), numbers, strict=True):
         if is_new[number]:
-            # Of equal windows within four bytes only the first one is found.
+            # Of equal windows within four bytes, only the first is found.
             places = range(max(begin - WINDOW, 0), begin + WINDOW // 8 + 1)
             runs = {text[place : place + _RUN] for place in places}
             stretches = around[text[begin:end]]
             is_new[number] = not any(
                 len(run) == _RUN and run in stretch for run in runs for stretch in stretches
             )
-    return [one for one, new in zip(documents, is_new, strict=True) if new]
+    return [document for document, new in zip(documents, is_new, strict=True) if new]
 
 
 def _windows_of(document: bytes) -> Iterator[tuple[int, bytes]]:
@@ -343,13 +323,12 @@ def _windows_of(document: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 class Shares(NamedTuple):
-    """What becomes of the documents of a text.
+    """How the documents of a text are divided.
 
     Attributes:
-        training: int64 ``[n, 2]``: the spans that are trained on.
-        held_out: likewise, those kept for evaluation.
-        left_out_bytes: of the documents, in neither.
-        left_out_documents: documents of an evaluation set that begin in them.
+        training, held_out: int64 ``[n, 2]``: spans to train on, and those kept for evaluation.
+        left_out_bytes: bytes of the documents that are in neither.
+        left_out_documents: number of passages that are left out and begin in this text.
     """
 
     training: NDArray[np.int64]
@@ -360,27 +339,27 @@ class Shares(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Everything beside a chunk's bytes that its counts depend on.
+    """Read options: everything besides a chunk's bytes that its counts depend on.
 
     Attributes:
-        pattern: how documents are cut into pre-tokens.
+        pattern: splits documents into pre-tokens.
         special_tokens: boundaries between documents; never counted.
-        invalid_utf8: what bytes that are not UTF-8 mean: ``strict`` refuses the file, ``replace``
-            reads U+FFFD as Python's decoder does, ``ignore`` leaves them out as it does.
-        text_field: the member of a JSON line, or the column, that holds documents.
-        held_out: share of the text (0 ≤ share < 1) kept from counting, for evaluation. The choice
-            is made by content, section by section, so it stays as it is when a corpus grows.
-        text_fields: (source, text field) of sources with a field of their own, see `of_source`.
-        left_out: passages that are not counted: those of the evaluation set.
-        text_form: the Unicode form in which documents are read (``NFC`` …); empty: as they are.
-        count_columns: the columns of words and of counts, of files that hold these.
-        deduplicated: whether copies of documents are left out as well; which ones are copies, the
-            whole corpus decides, so chunks with copies have other digests.
-        chunk_bytes: how long chunks are, about. Words are the same whatever it is; held-out
-            sections, which begin with each chunk, are others.
+        invalid_utf8: ``strict`` refuses a file with invalid bytes, ``replace`` reads them as
+            U+FFFD, ``ignore`` drops them, as Python's decoder does.
+        text_field: the member of a JSON line, or the column, with the documents.
+        held_out: share of the text (0 ≤ share < 1) kept for evaluation. Chosen by content, section
+            by section, so the choice is stable when a corpus grows.
+        text_fields: (source, text field) of sources with their own field, see `of_source`.
+        left_out: passages of the evaluation set, which are not counted.
+        text_form: the Unicode form to convert documents to (``NFC`` …); empty for none.
+        count_columns: the columns of words and of counts in files of word counts.
+        deduplicated: whether copies of documents are left out. The whole corpus decides which
+            documents are copies, so chunks with copies get other digests.
+        chunk_bytes: approximate length of chunks. Words do not depend on it; held-out sections do,
+            because they begin with each chunk.
 
     Raises:
-        InvalidOption: a share or a policy that is not among these.
+        InvalidOption: an invalid share, policy or form.
         InvalidSpecialToken: see `validate_special_tokens`.
     """
 
@@ -403,25 +382,25 @@ class Reading:
         if self.invalid_utf8 not in ("strict", "replace", "ignore"):
             raise InvalidOption(
                 f"there is no policy {self.invalid_utf8!r} for bytes that are not UTF-8",
-                "strict (refuse the file), replace (read U+FFFD) or ignore (leave them out)",
+                "expected strict (refuse the file), replace (read U+FFFD) or ignore (drop them)",
                 'invalid_utf8="replace"',
             )
         if self.text_form not in ("", *TEXT_FORMS):
             raise InvalidOption(
                 f"there is no Unicode form {self.text_form!r}",
-                f"{', '.join(TEXT_FORMS)}, or an empty text",
+                f"expected {', '.join(TEXT_FORMS)} or an empty string",
                 'text_form="NFC"',
             )
         checks.text("text_field", self.text_field)
         if not 0 <= self.held_out < 1:
             raise InvalidOption(
                 f"the held-out share is {self.held_out}",
-                "a share from 0 up to, but not including, 1",
-                "held_out=0.01 keeps one part in a hundred for evaluation",
+                "expected a share from 0 to below 1",
+                "held_out=0.01 keeps 1 % for evaluation",
             )
 
     def of_source(self, name: str) -> Reading:
-        """How the files of one source are read: what their counts depend on, and nothing else."""
+        """Return the options for the files of one source."""
         if not self.text_fields:
             return self
         field = dict(self.text_fields).get(name, self.text_field)
@@ -433,7 +412,7 @@ class Reading:
         return tuple(token.encode() for token in self.special_tokens)
 
     def cuts(self, format: str) -> Cuts:
-        """Where files of this format (see `file_kinds.Format`) may be cut."""
+        """Return where files of a format (see `file_kinds.Format`) may be cut."""
         if format != "text":
             return Cuts(behind_each=b"\n" if format == "jsonl" else RECORD_END)
         pairs = self.pattern.cut_pairs
@@ -451,20 +430,20 @@ class Reading:
         )
 
     def fields(self, format: str) -> str | tuple[str, str]:
-        """The column, or the columns, that are read of files of this format."""
+        """Return the column, or the two columns, to read from files of a format."""
         return self.count_columns if format == "counts" else self.text_field
 
     def quick_cuts(self, format: str) -> Cuts:
-        """Legal cuts as well, but not always the first ones; known without an automaton."""
+        """Return legal cuts that need no automaton; the first ones may be missing."""
         if not self._is_cut_at_spaces(format):
             return self.cuts(format)
         return self._cuts(SpacesFirst(self.pattern))
 
     def cuts_soon_found(self, format: str) -> tuple[Cuts, Cuts]:
-        """Legal cuts that are found at memory speed, and others with these among them.
+        """Return legal cuts that are found at memory speed, and a superset of them.
 
-        The same ones twice where none are found sooner than others. Neither makes an automaton
-        before the others are looked for.
+        Both are the same if there is no fast way. The automaton is built when the superset is first
+        searched.
         """
         if not self._is_cut_at_spaces(format):
             cuts = self.cuts(format)
@@ -482,58 +461,53 @@ class Reading:
     def share_out(
         self, text: Text, documents: NDArray[np.int64], across: tuple[int, int] = (0, 0)
     ) -> Shares:
-        """Share documents out between training and evaluation.
-
-        Args:
-            documents: int64 ``[n, 2]`` spans of the text, without special tokens.
-            across: see `ChunkText.across`.
-        """
+        """Divide documents into spans for training, for evaluation and left out."""
         pairs = self.pattern.cut_pairs
         training, held_out = hold_out(text, documents, self.held_out_below, pairs)
         if self.left_out is None or not self.leaves_out:
             return Shares(training, held_out)
-        found = self.left_out.spans_in(text)
+        passages = self.left_out.spans_in(text)
         if any(across):
             edges = [[-1, across[0]], [text.size - across[1], text.size + 1]]
-            found = np.concatenate((found, np.array(edges, np.int64)[np.array(across) > 0]))
-            found = found[np.argsort(found[:, 0], kind="stable")]
-        if not len(found):
+            passages = np.concatenate((passages, np.array(edges, np.int64)[np.array(across) > 0]))
+            passages = passages[np.argsort(passages[:, 0], kind="stable")]
+        if not len(passages):
             return Shares(training, held_out)
         if self.left_out.rule == SECTIONS_RULE:
             if not self.held_out_below:
                 training = sections_of(text, documents, pairs)
-            rest = without(text, training, found, None)
-            held_out = without(text, held_out, found, None)
+            rest = without(text, training, passages, None)
+            held_out = without(text, held_out, passages, None)
         else:
-            rest = without(text, training, found, pairs)
+            rest = without(text, training, passages, pairs)
         left_out = int(np.diff(training).sum() - np.diff(rest).sum())
-        begins = found[:, 0] >= 0
-        return Shares(rest, held_out, left_out, int((touched(found, training) & begins).sum()))
+        begins = passages[:, 0] >= 0
+        return Shares(rest, held_out, left_out, int((touched(passages, training) & begins).sum()))
 
     def reach(self, format: str) -> int:
-        """Bytes of a file on either side of a place that tell what is left out across it.
+        """Bytes of a file around a position that decide what is left out across it.
 
-        Documents of other formats than text end where chunks do.
+        0 for formats other than text, whose documents end where chunks do.
         """
         if format != "text" or self.left_out is None or not self.leaves_out:
             return 0
         reach = self.left_out.reach
-        # What is looked at may begin and end within a character; four bytes may become one.
+        # The text may begin and end within a character, and a form may shrink 4 bytes to 1.
         return reach and (reach + 4) * (4 if self.text_form else 1)
 
     @property
     def leaves_out(self) -> bool:
-        """Whether any passage is looked for."""
-        one = self.left_out
-        if one is None or not one.passages:
+        """Whether passages must be searched."""
+        passages = self.left_out
+        if passages is None or not passages.passages:
             return False
-        if one.rule != SECTIONS_RULE or not 0 < one.held_out_below <= self.held_out_below:
+        if passages.rule != SECTIONS_RULE or not 0 < passages.held_out_below <= self.held_out_below:
             return True
-        return one.cut_by != digest_of([self.pattern.digest, list(self.special_tokens)])
+        return passages.cut_by != digest_of([self.pattern.digest, list(self.special_tokens)])
 
     @property
     def digest(self) -> str:
-        """Digest of the settings of `of_source`: with a chunk's digest, the key of its counts."""
+        """Digest of these options after `of_source`; part of the key of a chunk's counts."""
         settings: dict[str, Any] = {
             "counting": _COUNTING,
             "pattern": self.pattern.digest,

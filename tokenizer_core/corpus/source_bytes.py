@@ -1,7 +1,7 @@
-"""The bytes of one source file, decompressed, by position.
+"""Read the decompressed content of one source file by position.
 
-Plain files are read where they are asked for. Compressed files are a stream: a window of it is
-kept in memory, from the last piece taken up to the furthest byte that was looked at.
+Plain files are read by seeking. Compressed files are a stream: memory holds the window from the
+last piece taken to the furthest byte peeked at.
 """
 
 from __future__ import annotations
@@ -34,40 +34,36 @@ from bpeline.tokenizer_core.kernels.memory.pages import Memory, fresh
 from bpeline.tokenizer_core.remote_files import RangeReader, describe, read_file
 from bpeline.tokenizer_core.text import Text
 
-# Bytes asked for at least, of files read in places and of files read from end to end.
+# Minimum bytes per request, for files read by position and for streams.
 _REMOTE_AHEAD = (1 << 20, 8 << 20)
 _PLAIN_BLOCK = 1 << 20
 _TO_READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-# Nanoseconds from a file's last change until it is read. A write sets the times before it copies,
-# and to the system's last tick, which may be 10 ms ago: a second one soon after it may leave no
-# trace in them. Some file systems keep whole seconds, or every other one. What is never seen: the
-# rest of one write that takes longer, and writes to a file that is mapped into memory.
+# Nanoseconds to wait after a file's last change. A write sets the times before it copies, rounded
+# down to the system's tick (up to 10 ms), so a second write soon after may not change them. Some
+# file systems keep whole or even seconds. Not detected: one longer write, and writes through mmap.
 _SETTLED, _SETTLED_IN_SECONDS = 20_000_000, 2_000_000_000
-# A file that grows more than this is a decompression bomb, not text (which stays below 50).
+# A file that expands more than this is a decompression bomb; text stays below 50.
 _HIGHEST_RATIO = 200
 _RATIO_MATTERS_FROM = 64 << 20  # decompressed bytes
 
 
 class SourceBytes(Protocol):
-    """Random access to what a source file says, whatever its compression."""
+    """Random access to the content of a source file, whatever its compression."""
 
     def reach(self, position: int) -> int:
-        """``position``, or the number of bytes there are if that is smaller."""
+        """Return ``position``, or the number of bytes if that is smaller."""
 
     def peek(self, begin: int, size: int) -> bytes:
-        """The bytes from ``begin`` on: ``size`` of them, or fewer where the file ends."""
+        """Return ``size`` bytes from ``begin`` on, or fewer at the end of the file."""
 
     def take(self, begin: int, end: int) -> Text:
-        """A copy of the bytes in [begin, end); later calls never ask for what lies before."""
+        """Copy the bytes in [begin, end); earlier bytes are then no longer available."""
 
     def row_ids(self, rows: int) -> list[bytes]:
-        """What names the next ``rows`` documents that were taken, as JSON.
-
-        Nothing where no id field was named, or none is there.
-        """
+        """Return the ids of the next ``rows`` documents taken, as JSON, if there are any."""
 
     def spent(self, position: int) -> int:
-        """Bytes on disk that were read to know the text up to ``position``."""
+        """Return the bytes on disk read to know the text up to ``position``."""
 
     def close(self) -> None:
         """Release the file."""
@@ -81,20 +77,19 @@ def open_source(
     id_field: str = "",
     memory: Memory = fresh,
 ) -> SourceBytes:
-    """Open a source file for reading, provided it still is the file that was found.
+    """Open a source file for reading, if it has not changed since it was found.
 
     Args:
-        file: what `find_source_files` found.
-        look_back: bytes before the end of the last piece taken that may still be peeked at.
-        field: the column of documents, for files of records; those of words and counts.
-        part: of a file that `has_parts`, only what begins in this range of bytes on disk;
+        look_back: bytes before the end of the last piece taken that can still be peeked at.
+        field: the text column of a file of records; the two columns of word counts.
+        part: read only what begins in this range of bytes on disk (see `SourceFile.has_parts`);
             positions count from there.
-        id_field: the column that names a document, for files of records; empty: none.
-        memory: gives so many bytes for each piece that is read, where it is read as it is.
+        id_field: the column of ids in a file of records; empty for none.
+        memory: allocates the bytes of each piece of a plain file.
 
     Raises:
-        CorpusChanged: another file, another size or another time of change than when found.
-        UnreadableSource: gone, not permitted, or no longer a regular file.
+        CorpusChanged: the file is gone, or another file, size or time of change.
+        UnreadableSource: the file may not be read, or is not a regular file.
     """
     opened = RemoteSource(file) if file.is_remote else _open_local(file)
     try:
@@ -114,7 +109,6 @@ def _read_by(
     id_field: str,
     memory: Memory,
 ) -> SourceBytes:
-    """What reads a file that was opened; see `open_source`."""
     if not file.is_streamed:
         return PlainBytes(file, opened, memory)
     if file.format in ("parquet", "arrow", "counts"):
@@ -126,11 +120,7 @@ def _read_by(
 
 
 def read_plain(file: SourceFile, view: memoryview) -> None:
-    """Read all of a plain file of this machine, in fewer steps; errors as `open_source`.
-
-    Args:
-        view: takes its bytes, as many as were found.
-    """
+    """Read a whole plain local file into ``view``; raises as `open_source`."""
     descriptor = _descriptor_of(file)
     try:
         _refuse_change(file, descriptor)
@@ -153,7 +143,7 @@ def read_plain(file: SourceFile, view: memoryview) -> None:
 def _open_local(file: SourceFile) -> LocalSource:
     descriptor = _descriptor_of(file)
     try:
-        _refuse_change(file, descriptor)  # here: of a directory there is no `LocalSource`
+        _refuse_change(file, descriptor)  # first, as `LocalSource` cannot open a directory
     except BaseException:
         os.close(descriptor)
         raise
@@ -166,20 +156,20 @@ def _descriptor_of(file: SourceFile) -> int:
     if abs(age) < settled:
         time.sleep((settled - age) / 1e9)
     try:
-        # Not blocking: a pipe may stand in the file's place now, which would never answer.
+        # Non-blocking: the file may now be a pipe, which would wait forever.
         return os.open(file.path, _TO_READ)
     except FileNotFoundError as error:
         raise changed(file, "it is gone") from error
     except OSError as error:
         raise UnreadableSource(
             f"{file.path} cannot be opened: {error.strerror}",
-            "regular files that this user may read",
+            "expected a regular file that you may read",
             f"ls -l {shlex.quote(file.path)}",
         ) from error
 
 
 def _refuse_change(file: SourceFile, descriptor: int) -> None:
-    """Raise `CorpusChanged` unless an open file is in the state in which it was found."""
+    """Raise `CorpusChanged` unless an open file is as it was when it was found."""
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
         raise not_a_regular_file(file.path, status.st_mode)
@@ -187,33 +177,31 @@ def _refuse_change(file: SourceFile, descriptor: int) -> None:
     if now == (file.size, file.mtime_ns, file.ctime_ns, file.inode):
         return
     if now.inode != file.inode:
-        raise changed(file, "another file stands in its place")
+        raise changed(file, "it was replaced by another file")
     if now.size != file.size:
         raise changed(file, f"it had {file.size} bytes and now has {now.size}")
-    raise changed(file, "it was written to, or its name, rights or times were changed")
+    raise changed(file, "it was written to, or its name, permissions or times changed")
 
 
 class LocalSource(FileIO):
-    """An open file of this machine."""
+    """An open file on this machine."""
 
     def __init__(self, descriptor: int, file: SourceFile) -> None:
         super().__init__(descriptor, "r", closefd=True)
         self._file = file
 
     def refuse_change(self) -> None:
-        """Raise `CorpusChanged` unless the file is in the state in which it was found."""
         _refuse_change(self._file, self.fileno())
 
 
 class RemoteSource(RangeReader):
-    """A file of a store, read in ranges."""
+    """A file in an object store, read in ranges."""
 
     def __init__(self, file: SourceFile) -> None:
         super().__init__(file.path, file.size, _REMOTE_AHEAD[file.compression is not None])
         self._file = file
 
     def refuse_change(self) -> None:
-        """The same, as far as its store tells."""
         file = self._file
         try:
             now = describe(file.path)
@@ -222,13 +210,13 @@ class RemoteSource(RangeReader):
         except OSError as error:
             raise UnreadableSource(
                 f"{file.path} cannot be read: {error.strerror or error}",
-                "files that these credentials may read, in a store that answers",
-                "run the same command again; what was finished is kept",
+                "expected a store that responds, and credentials that may read the file",
+                "run the same command again; finished work is kept",
             ) from error
         if now.size != file.size:
             raise changed(file, f"it had {file.size} bytes and now has {now.size}")
         if now.fingerprint not in (None, file.inode):
-            raise changed(file, "it was written anew")
+            raise changed(file, "it was written again")
 
 
 OpenSource = LocalSource | RemoteSource
@@ -237,8 +225,8 @@ OpenSource = LocalSource | RemoteSource
 def changed(file: SourceFile, how: str) -> CorpusChanged:
     return CorpusChanged(
         f"{file.path} changed while it was being read: {how}",
-        "files must stay as they are from the start of a run to its end",
-        "run the same command again when nothing writes to the corpus any more",
+        "expected files that do not change during a run",
+        "run the same command again when nothing writes to the corpus",
     )
 
 
@@ -290,17 +278,17 @@ class PlainBytes:
 
 
 class _Blocks(Protocol):
-    """What a file that is streamed says, one block after the other."""
+    """The content of a streamed file, block by block."""
 
     def __iter__(self) -> Iterator[bytes | memoryview]: ...
 
     @property
     def spent(self) -> int:
-        """Bytes on disk that were read for it."""
+        """Bytes on disk read so far."""
 
     @property
     def row_ids(self) -> deque[bytes]:
-        """What names documents that are not taken yet."""
+        """Ids of the documents that are not taken yet."""
 
     def close(self) -> None: ...
 
@@ -321,11 +309,11 @@ class _Decompressed:
         return self._opened.tell()
 
     def close(self) -> None:
-        """Nothing is held but the file."""
+        """Nothing to release: the caller closes the file."""
 
 
 class _TextRecords(_Decompressed):
-    """A file of records that are text, whether or not it is compressed."""
+    """A file of text records, compressed or not."""
 
     def __init__(self, file: SourceFile, opened: OpenSource, field: str, id_field: str) -> None:
         super().__init__(file, opened)
@@ -334,7 +322,7 @@ class _TextRecords(_Decompressed):
 
 
 class _Records:
-    """A file of records that another process decodes; one of a store is copied to this machine."""
+    """A file of records that another process decodes; a remote file is copied first."""
 
     def __init__(
         self,
@@ -385,14 +373,14 @@ def _copied(file: SourceFile) -> Any:
         copy.close()
         raise UnreadableSource(
             f"{file.path} cannot be read: {error.strerror or error}",
-            "files that these credentials may read, in a store that answers",
-            "run the same command again; what was finished is kept",
+            "expected a store that responds, and credentials that may read the file",
+            "run the same command again; finished work is kept",
         ) from error
     return copy
 
 
 class StreamedBytes:
-    """A file that is read from its beginning; positions count bytes of what it says."""
+    """A file read from its beginning; positions count bytes of its content."""
 
     def __init__(
         self, file: SourceFile, opened: OpenSource, look_back: int, blocks: _Blocks
@@ -417,11 +405,11 @@ class StreamedBytes:
         self._read_up_to(end)
         with memoryview(self._window) as window:
             text = Text.of(window[begin - self._begin : end - self._begin])
-        kept = max(self._begin, end - self._look_back)
-        # Not cut in place: a thread that looks at frames of others (Dask's profiler does) may
-        # still hold the view above, and what is viewed cannot be resized.
-        self._window = self._window[kept - self._begin :]
-        self._begin = kept
+        window_begin = max(self._begin, end - self._look_back)
+        # A copy, not a resize: a thread that inspects frames (Dask's profiler) may still hold the
+        # view above, which forbids resizing.
+        self._window = self._window[window_begin - self._begin :]
+        self._begin = window_begin
         return text
 
     def row_ids(self, rows: int) -> list[bytes]:
@@ -447,8 +435,8 @@ class StreamedBytes:
             if position > _RATIO_MATTERS_FROM and position > _HIGHEST_RATIO * self._all.spent:
                 raise UnreadableSource(
                     f"{self._file.path} is a decompression bomb: {position} bytes so far",
-                    f"compressed text that grows up to {_HIGHEST_RATIO} times",
-                    "if this is meant, write it as plain text first: zstd -d, gzip -d, or DuckDB "
+                    f"expected compressed text that expands at most {_HIGHEST_RATIO} times",
+                    "if this is intended, decompress it first: zstd -d, gzip -d, or DuckDB "
                     f"{self._file.path}",
                 )
 
@@ -468,13 +456,13 @@ def _unreadable(
     near = "" if spent is None else f", within the first {spent} of {file.size} bytes on disk"
     return UnreadableSource(
         f"{file.path} is broken after byte {position} of its text{near}: {error}",
-        "complete files; several compressed members in one file are read as one text",
+        "expected a complete file; several compressed members are read as one text",
         "run the same command again" if file.is_remote else f"{command} {shlex.quote(file.path)}",
     )
 
 
 def _blocks_of(file: SourceFile, opened: OpenSource) -> Iterator[bytes]:
-    """What a file of text or of text records says, after a look at how it begins."""
+    """Yield the content of a text file, after a check of its first bytes."""
     if file.compression is None:
         blocks = iter(lambda: opened.read(_PLAIN_BLOCK), b"")
     else:

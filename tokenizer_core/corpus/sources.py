@@ -1,4 +1,4 @@
-"""Which files a corpus consists of, found by the paths, globs and URLs of its sources."""
+"""Find the files of a corpus from the paths, globs and URLs of its sources."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from bpeline.tokenizer_core.remote_files import RemoteFile, find_remote_files, r
 from bpeline.tokenizer_core.urls import is_url, local_name
 
 _STANDARD_INPUT = "-"
-_READABLE = 0o444  # by all users: permissions need not be checked
+_READABLE = 0o444  # by all users: no need to check permissions
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One part of a corpus: what to read, and how much it weighs.
+    """A named path, glob or URL of a corpus, with its weight.
 
     Attributes:
         pattern: a file, a directory or a glob (``**`` crosses directories), or a URL of these.
-        name: how reports call it; empty means the pattern itself.
+        name: label in reports; empty means the pattern.
         weight: factor on its counts.
-        language, domain: labels by which metrics can be sliced.
-        include: globs of file names, such as ``*.rst``, that are read as text beside the usual
-            kinds where directories and globs are searched; with a ``/``, of paths.
+        language, domain: labels for slicing metrics.
+        include: globs of file names, such as ``*.rst``, to read as text besides the usual types
+            where directories and globs are searched; with a ``/``, of paths.
         of_counts: whether its Parquet files hold words and counts instead of texts.
     """
 
@@ -61,10 +61,10 @@ class Source:
 
 
 class FileState(NamedTuple):
-    """What tells whether a file is the same, unchanged: everything that asks compares these.
+    """The properties of a file that are compared to detect changes.
 
-    A program can set the size and the time of the last change of the content (``mtime``) back, but
-    not the time of the last change of anything (``ctime``), nor which file it is (``inode``).
+    A program can reset the size and the time of the last content change (``mtime``), but not the
+    time of the last change of any kind (``ctime``) or the ``inode``.
     """
 
     size: int
@@ -74,23 +74,21 @@ class FileState(NamedTuple):
 
     @classmethod
     def of(cls, status: os.stat_result) -> FileState:
-        """The state of a file, or of an open one, as the system tells it."""
         return cls(status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A regular file as it was when it was found; reading it later refuses any other state.
+    """A regular file as it was found; reading it later fails if it has changed.
 
     Attributes:
         path: absolute, as found (a symbolic link keeps its own name); or a URL.
-        source: the label of the source that named it first.
-        format: ``text``; ``jsonl``: one JSON object on each line; a format of records; or
+        source: the label of the first source that named it.
+        format: ``text``; ``jsonl``: a JSON object on each line; a format of records; or
             ``counts``: a Parquet file of words and counts.
-        compression: None, ``gz``, ``zst``, ``bz2`` or ``xz``.
         size: bytes on disk.
-        mtime_ns, ctime_ns, inode: from ``stat``. For a URL the last one is a fingerprint of what
-            its store tells (an ETag, as a rule), and the others are 0.
+        mtime_ns, ctime_ns, inode: from ``stat``. For a URL, ``inode`` is a fingerprint of what the
+            store reports (usually an ETag), and the others are 0.
     """
 
     path: str
@@ -104,34 +102,33 @@ class SourceFile:
 
     @property
     def is_remote(self) -> bool:
-        """Whether it lies in a store; all others have absolute paths."""
+        """Whether it is in an object store; local files have absolute paths."""
         return not self.path.startswith("/")
 
     @property
     def is_streamed(self) -> bool:
-        """Whether positions are bytes of what is read from its beginning, not of the file."""
+        """Whether it is read from its beginning, with positions in its content."""
         return self.compression is not None or self.is_of_records
 
     @property
     def is_of_records(self) -> bool:
-        """Whether its bytes are documents, each with `RECORD_END` behind it."""
+        """Whether its content is records, each followed by `RECORD_END`."""
         return self.format not in ("text", "jsonl")
 
     @property
     def has_parts(self) -> bool:
-        """Whether parts of it can be read that begin anywhere, although it is streamed."""
+        """Whether parts of it can be read although it is streamed."""
         return self.format in ("parquet", "counts") and not self.is_remote
 
     @property
     def was_text_once(self) -> bool:
-        """Whether earlier releases read it as text, so that what they counted is of no use."""
+        """Whether earlier releases read it as text, so their counts do not apply."""
         name = file_kinds.plain_name(self.path)
         by_content = file_kinds.format_of(name) is None and self.format != "text"
         return by_content or name.endswith((".ndjson", ".jsonlines"))
 
     @property
     def state(self) -> FileState:
-        """What a file must still be for what is known of it to hold."""
         return FileState(self.size, self.mtime_ns, self.ctime_ns, self.inode)
 
 
@@ -139,31 +136,26 @@ AnyPath = str | bytes | os.PathLike[str] | Source
 
 
 def sources_of(paths: AnyPath | Iterable[AnyPath]) -> list[Source]:
-    """Sources from paths, globs and sources, or from a single one of them.
-
-    Raises:
-        InvalidOption: something else is given.
-    """
+    """Return sources for paths, globs and sources, or for a single one of them."""
     if isinstance(paths, str | bytes | os.PathLike | Source):
         paths = [paths]
-    given = list(paths) if isinstance(paths, Iterable) else [paths]
-    for one in given:
-        if not isinstance(one, str | bytes | os.PathLike | Source):
+    items = list(paths) if isinstance(paths, Iterable) else [paths]
+    for item in items:
+        if not isinstance(item, str | bytes | os.PathLike | Source):
             raise InvalidOption(
-                f"{one!r} names no file", "paths, globs and URLs", 'count_words("corpus.txt")'
+                f"{item!r} is not a path",
+                "expected paths, globs and URLs",
+                'count_words("corpus.txt")',
             )
-    return [path if isinstance(path, Source) else Source(os.fsdecode(path)) for path in given]
+    return [path if isinstance(path, Source) else Source(os.fsdecode(path)) for path in items]
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFiles:
-    """What sources are made of.
+    """The files of a corpus, and the files that are not read.
 
-    Attributes:
-        files: that are read, in the order of the corpus.
-        skipped: what else was met and is not read.
-        shared: label of a source, and of an earlier one that names some of its files, too → how
-            many: they belong to the earlier one.
+    ``shared`` maps the label of a source and that of an earlier one to the number of files that
+    both name; they belong to the earlier one.
     """
 
     files: tuple[SourceFile, ...]
@@ -172,27 +164,25 @@ class FoundFiles:
 
 
 def find_source_files(sources: Sequence[Source]) -> list[SourceFile]:
-    """The files of a corpus, see `search_sources`, for whom what is skipped does not matter."""
+    """`search_sources` without the report of skipped files."""
     return list(search_sources(sources).files)
 
 
 def search_sources(sources: Sequence[Source]) -> FoundFiles:
-    """The files of a corpus: in the order of the sources, sorted by path within each.
+    """Find the files of a corpus, in the order of sources, sorted by path within each.
 
-    A file that is named is read by its extension; one whose extension says nothing is text, unless
-    its first bytes cannot be. Directories are searched for .txt .text .md .py, source code
-    (`SOURCE_CODE`) and .jsonl (each also compressed), .parquet .arrow .feather and for what
-    `Source.include` names, without following links to directories; globs that do not say an
-    extension (``data/*``) take the same, and files without any extension. Source code, what is
-    included and what has no extension must begin as text does. What they meet beside that is
-    skipped and counted. Hidden names are left out and counted too. Each file is taken once, for the
-    first source that names it, also when it has several names (hard links, symbolic links,
-    overlapping globs).
+    A named file is read by its extension; without a known one it is text, unless its first bytes
+    are not. Directories are searched for .txt .text .md .py, source code (`SOURCE_CODE`) and .jsonl
+    (each also compressed), .parquet .arrow .feather and `Source.include`; links to directories are
+    not followed. Globs without an extension (``data/*``) match the same files, and files without an
+    extension. Source code, included files and files without an extension must begin like text.
+    Other files and hidden names are skipped and counted. A file with several names (hard links,
+    symbolic links, overlapping globs) is read once, for the first source that names it.
 
     Raises:
-        InvalidOption: no source at all, or one without a name.
-        MissingSource: a source that names nothing; the message suggests similar names.
-        UnreadableSource: a pipe, device or socket, a named file that cannot be text, or one that
+        InvalidOption: no source, or one with an empty pattern.
+        MissingSource: a source that matches nothing; the message suggests similar names.
+        UnreadableSource: a pipe, device or socket, a named file that is not text, or a file that
             this user may not read.
     """
     skipping = Skipping()
@@ -203,13 +193,9 @@ def search_sources(sources: Sequence[Source]) -> FoundFiles:
 def search_each(
     searches: Iterable[Sequence[Source]],
 ) -> tuple[list[tuple[SourceFile, ...]], SkippedFiles]:
-    """Several searches, each for itself, so that a file may be in more than one.
+    """Run several searches, so that a file may be in more than one of them.
 
-    Returns:
-        The files of each, and what all of them together skipped: not what another one reads.
-
-    Raises:
-        InvalidOption, MissingSource, UnreadableSource: see `search_sources`.
+    Returns the files of each search, and the skipped files that no search reads.
     """
     skipping = Skipping()
     found = [_searched(sources, skipping)[0] for sources in searches]
@@ -222,50 +208,50 @@ def _searched(
     if not sources or not all(source.pattern for source in sources):
         raise InvalidOption(
             "the name of a source is empty" if sources else "no source was given",
-            f"at least one; accepted are {ACCEPTED}",
+            f"expected at least one source: {ACCEPTED}",
             "name a file",
         )
-    found: dict[tuple[int | str, int], SourceFile] = {}
+    files: dict[tuple[int | str, int], SourceFile] = {}
     shared: dict[tuple[str, str], set[tuple[int | str, int]]] = {}
 
     def take(key: tuple[int | str, int], file: SourceFile) -> None:
-        owner = found.setdefault(key, file).source
+        owner = files.setdefault(key, file).source
         if owner != file.source:
             shared.setdefault((file.source, owner), set()).add(key)
 
     for source in sources:
         pattern = source.pattern
-        if "://" in pattern:  # a URL, unless it is a file of this machine that is spelt so
+        if "://" in pattern:  # a URL, or a local file with such a name
             pattern = local_name(pattern)
             if is_url(pattern):
                 for file in _remote_files(source, skipping):
                     take((file.path, 0), file)
                 continue
-        here = Skipping()
+        skipped = Skipping()
         try:
-            paths = sorted(set(_paths_of(pattern, source.include, here)))
+            paths = sorted(set(_paths_of(pattern, source.include, skipped)))
         except (_PathTooLongError, RecursionError) as error:  # glob and, before 3.12, walk recurse
             is_directory = os.path.isdir(pattern)
             top = pattern if is_directory else os.path.dirname(pattern.partition("*")[0]) or "."
             raise UnreadableSource(
                 f"{pattern} cannot be searched: its directories are nested too deeply",
-                "paths of at most 4,096 bytes, and fewer than 900 directories in each other",
+                "expected paths of at most 4,096 bytes and fewer than 900 nested directories",
                 f"type `find {shlex.quote(top)} -mindepth 15 -maxdepth 15` to see where",
             ) from error
         if not paths:
-            raise _missing(pattern, here.summary(set()))
+            raise _missing(pattern, skipped.summary(set()))
         for path, format in paths:
             status = _status_of_text(path)
             file = _source_file(path, format, source, *FileState.of(status))
             take((status.st_dev, status.st_ino), file)
-        skipping.add(here)
-    return tuple(found.values()), {both: len(keys) for both, keys in shared.items()}
+        skipping.add(skipped)
+    return tuple(files.values()), {both: len(keys) for both, keys in shared.items()}
 
 
 def _paths_of(
     pattern: str, include: tuple[str, ...], skipping: Skipping
 ) -> Iterator[tuple[str, Format]]:
-    """Absolute paths of the files that a pattern means, and what they hold."""
+    """Yield the absolute paths that a pattern matches, and their formats."""
     if os.path.lexists(pattern):
         absolute = os.path.abspath(pattern)
         if os.path.isdir(absolute):
@@ -294,24 +280,24 @@ def _paths_of(
 
 
 def _is_own(path: str, base: str, own: Callable[[str], dict[str, str]], skipping: Skipping) -> bool:
-    """Skip a file if bpeline wrote it, or a directory above it and below a base."""
-    found = "", ""
+    """Skip a file if bpeline wrote it, or a directory between it and ``base``."""
+    match = "", ""
     while path not in (base, "/", ""):
         parent, name = os.path.split(path)
         if kind := own(parent).get(name):
-            found = path, kind
+            match = path, kind
         if parent != base and (kind := own(parent).get("")):
-            found = parent, kind
+            match = parent, kind
         path = parent
-    if found[1]:
-        skipping.skip(*found)
-    return bool(found[1])
+    if match[1]:
+        skipping.skip(*match)
+    return bool(match[1])
 
 
 def _own_files(directory: str) -> dict[str, str]:
     try:
         names = set(os.listdir(directory))
-    except OSError:  # it may not be listed, but a file in it may be read
+    except OSError:  # not listable, but its files may be readable
         return {}
     return file_kinds.own_files(
         names, lambda name: _reader_of(os.path.join(directory, name))(HEAD_BYTES)
@@ -322,15 +308,15 @@ def _is_taken_from_glob(
     path: str, named: bool, include: tuple[str, ...], skipping: Skipping
 ) -> bool:
     has_extension = bool(os.path.splitext(file_kinds.plain_name(os.path.basename(path)))[1])
-    taken = (
+    is_wanted = (
         file_kinds.is_taken_from_directories(path, include)
         or named
         or file_kinds.is_included(path, include)
     )
-    if not file_kinds.is_refused(path) and (taken or not has_extension):
+    if not file_kinds.is_refused(path) and (is_wanted or not has_extension):
         return True
     if os.path.lexists(path) and not os.path.isfile(path):
-        return True  # refused by its name
+        return True  # the caller raises an error
     skipping.skip(path, file_kinds.shown_kind(path))
     return False
 
@@ -338,7 +324,7 @@ def _is_taken_from_glob(
 def _if_text(
     path: str, include: tuple[str, ...], skipping: Skipping
 ) -> Iterator[tuple[str, Format]]:
-    """A file that was met, if its name or its first bytes say that it can be read."""
+    """Yield a file if its name or its first bytes show that it can be read."""
     format, kind = content_of(path, include, _reader_of(path))
     if kind:
         skipping.skip(path, f"{file_kinds.shown_kind(path)} ({kind})")
@@ -347,7 +333,7 @@ def _if_text(
 
 
 def _reader_of(path: str) -> Callable[[int], bytes]:
-    """Gives the first bytes of a file; none of one that will be refused when it is read."""
+    """Return a function that reads the first bytes of a file, or none if it fails."""
 
     def read(size: int) -> bytes:
         try:
@@ -365,45 +351,45 @@ def _reader_of(path: str) -> Callable[[int], bytes]:
 
 
 def _remote_files(source: Source, skipping: Skipping) -> Iterator[SourceFile]:
-    here = Skipping()
+    local_skips = Skipping()
 
     def is_wanted(below: str) -> bool:
         if any(part.startswith(".") for part in below.split("/")):
-            here.hide(below)
+            local_skips.hide(below)
             return False
-        taken = file_kinds.is_taken_from_directories(below, source.include)
-        if not taken:
-            here.skip(below, file_kinds.shown_kind(below))
-        return taken or file_kinds.tells_of_own_files(below)
+        wanted = file_kinds.is_taken_from_directories(below, source.include)
+        if not wanted:
+            local_skips.skip(below, file_kinds.shown_kind(below))
+        return wanted or file_kinds.tells_of_own_files(below)
 
     try:
-        files = _not_own(find_remote_files(source.pattern, is_wanted), source, here)
-        formats = {file: _remote_format(file, source, here) for file in files}
+        files = _not_own(find_remote_files(source.pattern, is_wanted), source, local_skips)
+        formats = {file: _remote_format(file, source, local_skips) for file in files}
     except OSError as error:
         raise UnreadableSource(
             f"{source.pattern} cannot be read: {error.strerror or error}",
-            "files that these credentials may list and read, in a store that answers",
-            "mend the URL or the credentials of its store, or run the same command again",
+            "expected a store that responds, and credentials that may list and read files",
+            "fix the URL or the credentials, or run the same command again",
         ) from error
-    taken = [(file, format) for file, format in formats.items() if format is not None]
-    if not taken:
-        skipped = here.summary(set()).remark
+    wanted = [(file, format) for file, format in formats.items() if format is not None]
+    if not wanted:
+        skipped = local_skips.summary(set()).remark
         raise MissingSource(
             f"no file matches {source.pattern}{f': {skipped}' if skipped else ''}",
-            f"accepted are {ACCEPTED}",
-            "look at what its store holds, for s3:// with `aws s3 ls`",
+            f"expected {ACCEPTED}",
+            "list the files of the store, for s3:// with `aws s3 ls`",
         )
-    skipping.add(here)
-    for file, format in taken:
+    skipping.add(local_skips)
+    for file, format in wanted:
         _refuse_by_name(file.url)
-        # Where nothing tells whether a file has changed, it counts as changed the next time.
-        known = secrets.randbits(63) if file.fingerprint is None else file.fingerprint
-        yield _source_file(file.url, format, source, file.size, inode=known)
+        # Without a fingerprint, the file counts as changed next time.
+        fingerprint = secrets.randbits(63) if file.fingerprint is None else file.fingerprint
+        yield _source_file(file.url, format, source, file.size, inode=fingerprint)
 
 
 def _not_own(files: list[RemoteFile], source: Source, skipping: Skipping) -> list[RemoteFile]:
-    """The files that bpeline did not write, of those that a store listed."""
-    if len(files) == 1:  # named itself, or alone
+    """Return the files of a store that bpeline did not write."""
+    if len(files) == 1:  # named directly, or the only one
         return files
     there = {file.url: file for file in files}
     names: dict[str, list[str]] = {}
@@ -420,9 +406,10 @@ def _not_own(files: list[RemoteFile], source: Source, skipping: Skipping) -> lis
     left = (file for file in files if not _is_own(file.url, "", own, skipping))
     include = source.include
     return [
-        one
-        for one in left
-        if not file_kinds.tells_of_own_files(one.url) or file_kinds.is_included(one.url, include)
+        remote
+        for remote in left
+        if not file_kinds.tells_of_own_files(remote.url)
+        or file_kinds.is_included(remote.url, include)
     ]
 
 
@@ -431,7 +418,7 @@ def _head_of(file: RemoteFile, size: int) -> bytes:
 
 
 def _remote_format(file: RemoteFile, source: Source, skipping: Skipping) -> Format | None:
-    """What a file that a store listed holds; None: it is not read."""
+    """Return the format of a file of a store; None if it is not read."""
     is_named = os.path.basename(file.url) == os.path.basename(source.pattern)
     if not is_named and glob.has_magic(source.pattern):
         named = file_kinds.names_its_extension(source.pattern)
@@ -481,7 +468,7 @@ def _text_files_below(
 
 
 class _PathTooLongError(Exception):
-    """A directory cannot be opened by its path."""
+    """The path of a directory is too long to open it."""
 
 
 def _refuse_directory(error: OSError) -> None:
@@ -490,7 +477,7 @@ def _refuse_directory(error: OSError) -> None:
     path = shlex.quote(str(error.filename))
     raise UnreadableSource(
         f"the directory {error.filename} cannot be read: {error.strerror}",
-        "every directory below a source must be readable",
+        "expected every directory below a source to be readable",
         f"chmod u+rx {path}" if error.errno == errno.EACCES else f"ls -ld {path}",
     ) from error
 
@@ -501,7 +488,7 @@ def _status_of_text(path: str) -> os.stat_result:
     except OSError as error:
         raise UnreadableSource(
             f"{path} cannot be read: {error.strerror}",
-            f"accepted are {ACCEPTED}",
+            f"expected {ACCEPTED}",
             f"ls -l {shlex.quote(path)}",
         ) from error
     if not stat.S_ISREG(status.st_mode):
@@ -510,13 +497,13 @@ def _status_of_text(path: str) -> os.stat_result:
     if status.st_mode & _READABLE != _READABLE and not os.access(path, os.R_OK):
         raise UnreadableSource(
             f"{path} cannot be read: permission denied",
-            "files that this user may read",
+            "expected a file that you may read",
             f"chmod u+r {shlex.quote(path)}",
         )
     if not status.st_size and _reader_of(path)(1):
         raise UnreadableSource(
-            f"the size of {path} is not known before it is read, as of files of /proc",
-            f"accepted are {ACCEPTED}",
+            f"the size of {path} is unknown until it is read, as for files in /proc",
+            f"expected {ACCEPTED}",
             "write the text to a file first: a corpus is read more than once",
         )
     return status
@@ -525,7 +512,7 @@ def _status_of_text(path: str) -> os.stat_result:
 def _refuse_by_name(path: str) -> None:
     if (refusal := file_kinds.refusal_of(path)) is not None:
         why, advice = refusal
-        raise UnreadableSource(f"{path} is not text: {why}", f"accepted are {ACCEPTED}", advice)
+        raise UnreadableSource(f"{path} is not text: {why}", f"expected {ACCEPTED}", advice)
 
 
 def _source_file(
@@ -540,9 +527,9 @@ def _source_file(
     if source.of_counts:
         if format != "parquet":
             raise UnreadableSource(
-                f"{path} is no Parquet file",
-                "word counts as Parquet, with a column of words and one of counts",
-                "write it with `COPY … TO 'words.parquet'` of DuckDB, or WordCounts.to_arrow",
+                f"{path} is not a Parquet file",
+                "expected word counts as Parquet, with a column of words and one of counts",
+                "write it with DuckDB's `COPY … TO 'words.parquet'`, or with WordCounts.to_arrow",
             )
         format = "counts"
     compression = file_kinds.compression_of(path)
@@ -551,11 +538,11 @@ def _source_file(
 
 
 def not_a_regular_file(path: str, mode: int) -> UnreadableSource:
-    """The refusal of what may never end or never answer."""
+    """Return the error for a pipe, socket, device or directory."""
     kinds = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFDIR: "a directory"}
     return UnreadableSource(
         f"{path} is {kinds.get(stat.S_IFMT(mode), 'a device')}, not a regular file",
-        f"accepted are {ACCEPTED}",
+        f"expected {ACCEPTED}",
         "write the text to a file first: a corpus is read more than once",
     )
 
@@ -563,9 +550,9 @@ def not_a_regular_file(path: str, mode: int) -> UnreadableSource:
 def _missing(pattern: str, skipped: SkippedFiles) -> MissingSource:
     if os.path.basename(pattern) == _STANDARD_INPUT and not os.path.isdir(pattern):
         return MissingSource(
-            "standard input (-) is no source, and no file is called so",
-            "files: a corpus is read more than once, and by its path when a run is resumed or a "
-            "version verified",
+            "standard input (-) is not a source, and no file has this name",
+            "expected files: a corpus is read more than once, and again when a run is resumed or a "
+            "version is verified",
             "write it to a file first, `… > corpus.txt` (JSON lines: `… > corpus.jsonl`), and name "
             "corpus.txt instead of -",
         )
@@ -580,9 +567,9 @@ def _missing(pattern: str, skipped: SkippedFiles) -> MissingSource:
         return MissingSource(
             f"{where} holds no text{what}",
             f"directories are searched for {file_kinds.SEARCHED_FOR}, also compressed",
-            f"name files of text by their extension: '{os.path.join(pattern, '*' + kind)}'"
+            f"name text files by their extension: '{os.path.join(pattern, '*' + kind)}'"
             if os.path.isdir(pattern)
-            else f"name the files themselves if they are text, or --include '*{kind}'",
+            else f"if they are text, name the files, or add --include '*{kind}'",
         )
     parent = Path(pattern).parent
     while not os.path.isdir(parent) and parent != parent.parent:
@@ -595,6 +582,6 @@ def _missing(pattern: str, skipped: SkippedFiles) -> MissingSource:
     close = difflib.get_close_matches(wanted, names, 1, 0.6)
     return MissingSource(
         f"no file matches {pattern}",
-        f"accepted are {ACCEPTED}",
+        f"expected {ACCEPTED}",
         f"did you mean {parent / close[0]}?" if close else f"ls {shlex.quote(str(parent))}",
     )

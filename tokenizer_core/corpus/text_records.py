@@ -1,4 +1,4 @@
-"""Rows of files become documents as they are read: lines of JSON, CSV, TSV, arrays, word counts.
+"""Read rows as documents: JSON lines, CSV, TSV, JSON arrays and word counts.
 
 A row of word counts is the word in UTF-8, `COUNT_BEGIN`, its count in `COUNT_DIGITS` decimal
 digits, `RECORD_END`.
@@ -42,15 +42,15 @@ from bpeline.tokenizer_core.vocabulary import find_special_tokens, shown
 
 _AT_ONCE = 1 << 20  # bytes of documents in a block
 _LARGEST_RECORD = 256 << 20  # characters
-MOST_PARTS = 5_000_000  # of a record: Python takes 70 bytes for each `[]` of three
+MOST_PARTS = 5_000_000  # of a record; Python needs about 70 bytes for each
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_NOT_UTF8 = b"\xfe"  # stands for the end mark, and for half a surrogate pair: never UTF-8 either
+_NOT_UTF8 = b"\xfe"  # replaces the end mark and lone surrogates; not UTF-8 either
 _BETWEEN = " \t\r\n"
 
-_BYTES_PER_LINE = 64  # a first guess
+_BYTES_PER_LINE = 64  # initial guess
 _COLUMNS = 6
-# Texts and numbers that `json.dumps` would write as they stand.
+# JSON values that `json.dumps` would write unchanged.
 _AS_IT_IS = re.compile(rb'"[ !#-\[\]-~]*"|0|-?[1-9][0-9]*')
 
 _TAIL = len(COUNT_BEGIN) + COUNT_DIGITS + len(RECORD_END)
@@ -64,15 +64,14 @@ def document_blocks(
     id_field: str = "",
     row_ids: deque[bytes] | None = None,
 ) -> Iterator[bytes]:
-    """The documents of a file, each with `RECORD_END` behind it, about a megabyte together.
+    """Yield the documents of a file, each followed by `RECORD_END`, in blocks of 1 MB.
 
-    Bytes that are not UTF-8 stay what they are: the policy for them is applied later.
+    Invalid UTF-8 is kept: the policy for it is applied later.
 
     Args:
-        blocks: the file's bytes, decompressed.
-        path, format, field: which file, ``csv``, ``tsv`` or ``json``, and the column or member.
-        id_field: the column or member that names the document; empty: none.
-        row_ids: takes what it holds, as JSON, before the documents are given.
+        format: ``csv``, ``tsv`` or ``json``.
+        field, id_field: the columns or members with documents and ids; empty for no ids.
+        row_ids: receives the ids, as JSON, before the documents are yielded.
     """
     rows = _csv_rows if format in _DELIMITERS else _json_rows
     waiting, size = [], 0
@@ -92,16 +91,13 @@ def document_blocks(
 def _bytes_of(text: str) -> bytes:
     try:
         document = text.encode("utf-8", "surrogateescape")
-    except UnicodeEncodeError:  # half a pair, escaped in JSON
+    except UnicodeEncodeError:  # a lone surrogate, escaped in JSON
         document = _NOT_UTF8.join(map(str.encode, _SURROGATE.split(text)))
     return document.replace(RECORD_END, _NOT_UTF8) if RECORD_END in document else document
 
 
-# ---- CSV ------------------------------------------------------------------------------------
-
-
 class _Stream(io.RawIOBase):
-    """Blocks as a file that `csv` can read lines of."""
+    """Presents blocks as a file that `csv` can read."""
 
     def __init__(self, blocks: Iterable[bytes]) -> None:
         self._blocks = iter(blocks)
@@ -125,7 +121,7 @@ def _csv_rows(
     blocks: Iterable[bytes], path: str, format: str, field: str, id_field: str
 ) -> Iterator[dict[str, str]]:
     if csv.field_size_limit() < _LARGEST_RECORD:
-        csv.field_size_limit(_LARGEST_RECORD)  # of this process; the usual one is 128 KiB
+        csv.field_size_limit(_LARGEST_RECORD)  # for the whole process; the default is 128 KiB
     stream = io.BufferedReader(_Stream(blocks), _AT_ONCE)
     lines = io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
     row_lines: list[str] = []
@@ -137,7 +133,7 @@ def _csv_rows(
             has = "no column" if field not in header else "several columns"
             raise UnreadableSource(
                 f"{path} has {has} {field!r}, but {_shown(header)}",
-                f"a first line with the names of columns, one of them {field!r}",
+                f"expected a header line with one column {field!r}",
                 _header_advice(path, format, header, field, next(rows, [])),
             )
         wanted = {field} | ({id_field} if header.count(id_field) == 1 else set())
@@ -146,10 +142,10 @@ def _csv_rows(
         for row in rows:
             if len(row) == len(header):
                 yield {name: row[place] for name, place in places}
-            elif row:  # no empty line
+            elif row:  # skips empty lines
                 begin = rows.line_num - len(row_lines) + 1
                 what = f"{len(row)} cells in the row that begins at line {begin:,}"
-                _refuse(path, f"has {what}, and {len(header)} columns")
+                _refuse(path, f"has {what}, but {len(header)} columns")
             row_lines.clear()
     except csv.Error as error:
         begin = rows.line_num - len(row_lines) + 1
@@ -158,18 +154,18 @@ def _csv_rows(
 
 
 def _noted(lines: Iterable[str], noted: list[str]) -> Iterator[str]:
-    """The lines, each noted as long as the row that it belongs to is not complete."""
+    """Yield the lines; keep those of the current row in ``noted``."""
     for line in lines:
         noted.append(line)
         yield line
 
 
 def _opening_line(row: str, delimiter: str) -> int:
-    """In which line of a row, from 0 on, a cell begins whose quotes are wrong."""
+    """Return the line of a row, from 0, where a cell with wrong quotes begins."""
     cell = re.compile(rf'"(?:[^"]|"")*+"(?=[{delimiter}\r\n]|\Z)|(?!")[^{delimiter}\r\n]*+')
     at = 0
-    while at < len(row) and (found := cell.match(row, at)):
-        at = found.end() + 1
+    while at < len(row) and (match := cell.match(row, at)):
+        at = match.end() + 1
     return len(re.findall(r"\r\n?|\n", row[:at]))
 
 
@@ -178,7 +174,7 @@ def _shown(header: list[str]) -> str:
 
 
 def _header_advice(path: str, format: str, header: list[str], field: str, row: list[str]) -> str:
-    """What to type where the first line of a table has not one column of a name."""
+    """Return what to type if a table does not have exactly one column of a name."""
     delimiter, compression = _DELIMITERS[format], compression_of(path)
     if len(header) == 1:
         for other in ";\t|,":
@@ -205,7 +201,7 @@ def _header_advice(path: str, format: str, header: list[str], field: str, row: l
 
 
 def _is_of_values(header: list[str]) -> bool:
-    """Whether a first line holds values, and no names of columns."""
+    """Whether a first line holds values instead of column names."""
     return len(set(header)) < len(header) or any(
         not name.strip() or len(name.split()) > 3 or re.fullmatch(r"[-+\d.,:eE/ ]+", name)
         for name in header
@@ -215,37 +211,34 @@ def _is_of_values(header: list[str]) -> bool:
 def _refuse(path: str, what: str) -> NoReturn:
     raise UnreadableSource(
         f"{path} {what}",
-        "CSV or TSV with the names of columns in its first line, and cells with line ends, quotes "
-        'or delimiters between double quotes: "say ""a, b"""',
-        f"mend it, or write it anew as .jsonl or .parquet: {path}",
+        "expected CSV or TSV with a header line, and double quotes around cells with line ends, "
+        'quotes or delimiters: "say ""a, b"""',
+        f"fix it, or write it as .jsonl or .parquet: {path}",
     )
-
-
-# ---- JSON -----------------------------------------------------------------------------------
 
 
 def _json_rows(
     blocks: Iterable[bytes], path: str, format: str, field: str, id_field: str
 ) -> Iterator[dict[str, Any]]:
-    """Of an array of objects; or of objects one after the other, which are often called .json."""
+    """Yield the objects of an array, or consecutive objects of a .json file."""
     decode = codecs.getincrementaldecoder("utf-8-sig")("surrogateescape").decode
     parse = json.JSONDecoder(parse_int=whole_number).raw_decode
     source = iter(blocks)
     text, at, is_over, number = "", 0, False, 0
     is_array: bool | None = None
-    before = "["  # what the array has before this place: "[", a record, or ","
+    before = "["  # the array's last token: "[", "a record" or ","
 
     def refuse(what: str, advice: str = "") -> NoReturn:
         look = typed("{read} | python3 -m json.tool", path, compression_of(path))
         raise UnreadableSource(
             f"record {number:,} of {path} (the first is 0) {what}",
-            f'one array of objects with the document in the field {field!r}: [{{"{field}": …}}, …]',
-            advice or f"{look}, which shows where it is not JSON; .jsonl has one on each line",
+            f'expected an array of objects with text in the field {field!r}: [{{"{field}": …}}, …]',
+            advice or f"{look} to find the error; name a file with one object per line .jsonl",
         )
 
     def more() -> None:
         nonlocal text, at, is_over
-        wanted = max(_AT_ONCE, len(text) - at)  # twice as much each time: linear altogether
+        wanted = max(_AT_ONCE, len(text) - at)  # doubled each time, so the total work is linear
         pieces, size = [text[at:]], 0
         while size < wanted and not is_over:
             block = next(source, None)
@@ -283,7 +276,7 @@ def _json_rows(
                 refuse("follows after the end of the array")
             return
         if text[at] == "]" and is_array:
-            refuse("is missing: a comma stands before the end of the array")
+            refuse("is missing: a comma precedes the end of the array")
         if text[at] != "{":
             refuse("is not an object")
         if is_array and before == "a record":
@@ -305,19 +298,17 @@ def _json_rows(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScannedLines:
-    """The lines of a chunk that are not blank.
+    """The lines of a chunk that are not blank, parsed by a kernel where possible.
 
     Attributes:
-        raw: the chunk.
-        lines: int64 ``[n, 2]``, where they stand in it.
-        left: numbers of those that were not read: what `json` makes of them, or refuses, is not
-            known yet.
+        lines: int64 ``[n, 2]``: spans in the chunk.
+        left: indices of the lines that were not parsed; `json` has to read or refuse them.
     """
 
     raw: Text
     lines: NDArray[np.int64]
     left: NDArray[np.int64]
-    _documents: Text  # of the others, each with a line feed behind it but the last
+    _documents: Text  # of the parsed lines, joined by line feeds
     _spans: NDArray[np.int64]
     _ids: NDArray[np.int64]
 
@@ -328,12 +319,11 @@ class ScannedLines:
         """Scan a chunk that begins and ends between lines.
 
         Args:
-            text_field: the member that is the document.
-            id_field: the member that names it; empty: none.
-            valid: so many of the first bytes are known to be UTF-8.
-            most_parts: commas and opening brackets of a line that is read here.
+            text_field, id_field: the members with the document and its id; empty for no id.
+            valid: number of leading bytes that are known to be UTF-8.
+            most_parts: commas and opening brackets in a line that is parsed here.
         """
-        # No key that is UTF-8 equals a name that cannot be.
+        # A name that is not UTF-8 equals no key.
         text_name, id_name = (
             name.encode(errors="surrogatepass") for name in (text_field, id_field)
         )
@@ -357,13 +347,9 @@ class ScannedLines:
         return cls(raw, lines, left, Text(texts[: size + PADDING], size), spans, ids)
 
     def with_documents(self, others: Mapping[int, bytes]) -> tuple[Text, NDArray[np.int64]]:
-        """All documents, a line feed between them.
+        """Join all documents with line feeds; also return their spans in the text.
 
-        Args:
-            others: those of the lines that were left.
-
-        Returns:
-            Their text, and int64 ``[n, 2]``, where in it each stands.
+        ``others`` has the documents of the lines in ``left``.
         """
         if not others:
             return self._documents, self._spans
@@ -380,25 +366,21 @@ class ScannedLines:
         return Text.of(b"\n".join(pieces)), np.stack((ends - sizes, ends), axis=1)
 
     def ids(self, others: Mapping[int, bytes]) -> tuple[bytes, ...]:
-        """The ids of all lines, as `id_as_json` gives them.
-
-        Args:
-            others: those of the lines that were left.
-        """
+        """Return the ids of all lines as JSON; ``others`` has those of ``left``."""
         content = self.raw.data.data
-        found = []
+        ids = []
         for number, (begin, end) in enumerate(self._ids.tolist()):
             if number in others:
-                found.append(others[number])
+                ids.append(others[number])
                 continue
             value = bytes(content[begin:end])
             if value and not _AS_IT_IS.fullmatch(value):
                 value = id_as_json(json.loads(value.decode()))
-            found.append(value)
-        return tuple(found)
+            ids.append(value)
+        return tuple(ids)
 
     def _between(self, first: int, last: int) -> list[bytes]:
-        """The documents of lines that were read and have none between them that was left."""
+        """Return the documents of consecutive lines that were all parsed."""
         if first == last:
             return []
         return [self._documents.bytes(int(self._spans[first, 0]), int(self._spans[last - 1, 1]))]
@@ -406,12 +388,11 @@ class ScannedLines:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GivenCounts:
-    """The rows of a chunk, each word one pre-token.
+    """The rows of a chunk of word counts; each word is one pre-token.
 
     Attributes:
-        text: with the words in it; what stands between them means nothing.
-        spans: int64 ``[n, 2]``: where each word stands in the text, and in the chunk.
-        counts: int64 ``[n]``, 1 or more.
+        text: contains the words; the bytes between them have no meaning.
+        spans: int64 ``[n, 2]``: the span of each word in the text and in the chunk.
     """
 
     text: Text
@@ -420,7 +401,6 @@ class GivenCounts:
 
     @property
     def word_bytes(self) -> NDArray[np.uint8]:
-        """The words, one after the other."""
         inside = np.zeros(self.text.size + 1, np.int8)
         inside[self.spans[:, 0]] = 1
         inside[self.spans[:, 1]] -= 1
@@ -431,16 +411,10 @@ class GivenCounts:
 def given_counts(
     raw: Text, file: SourceFile, pattern: SplitPattern, special_tokens: tuple[bytes, ...]
 ) -> GivenCounts:
-    """The rows in the bytes of a chunk.
-
-    Args:
-        raw: the chunk's bytes.
-        file: where they stand, for messages.
-        pattern: what the tokenizer will cut texts with: it leaves every word whole.
-        special_tokens: no word holds one.
+    """Parse the word counts in the bytes of a chunk.
 
     Raises:
-        UnreadableSource: a word that is not UTF-8, that the pattern cuts or drops, or that holds a
+        UnreadableSource: a word is not UTF-8, is cut or dropped by the pattern, or contains a
             special token.
         PatternExceedsLimit, WorkerLost, SegmenterUnavailable: as `Splitter.mark`.
     """
@@ -457,15 +431,15 @@ def given_counts(
     spans = np.ascontiguousarray(np.stack((begins, ends), axis=1))
     if (invalid := invalid_utf8_at(text)) >= 0:
         word = _word_at(invalid, text, spans)
-        raise _refused(file, f"the word {shown(word)} is not UTF-8", "leave such rows out")
+        raise _refused(file, f"the word {shown(word)} is not UTF-8", "leave out such rows")
     _refuse_cut(text, spans, file, pattern)
-    found = find_special_tokens(text, 0, text.size, special_tokens)
-    if len(found):
-        word = _word_at(int(found[0, 0]), text, spans)
+    special = find_special_tokens(text, 0, text.size, special_tokens)
+    if len(special):
+        word = _word_at(int(special[0, 0]), text, spans)
         raise _refused(
             file,
-            f"the word {shown(word)} holds a special token",
-            "leave such rows out, or name other special tokens",
+            f"the word {shown(word)} contains a special token",
+            "leave out such rows, or choose other special tokens",
         )
     return GivenCounts(text, spans, counts)
 
@@ -487,10 +461,10 @@ def _refuse_cut(
     words = ", ".join(shown(_word_at(int(spans[row, 0]), text, spans)) for row in rows[:3].tolist())
     raise _refused(
         file,
-        f"{len(rows):,} of {len(spans):,} words that were looked at are not one pre-token of the "
+        f"{len(rows):,} of {len(spans):,} words checked are not one pre-token of the "
         f"split pattern {pattern.title!r}: {words}",
-        "name the pattern that the words were cut with, as `--pattern '\\S+|\\s+'`, or cut them "
-        "by this one: `bpeline count` and `WordCounts.to_arrow` do",
+        "use the pattern that the words were split with, as `--pattern '\\S+|\\s+'`, or split them "
+        "with this one: `bpeline count` and `WordCounts.to_arrow` do",
     )
 
 
@@ -502,6 +476,6 @@ def _word_at(place: int, text: Text, spans: NDArray[np.int64]) -> bytes:
 def _refused(file: SourceFile, what: str, advice: str) -> UnreadableSource:
     return UnreadableSource(
         f"{file.path}: {what}",
-        "words in UTF-8, each one pre-token of the split pattern, without special tokens",
+        "expected UTF-8 words, each one pre-token of the split pattern, without special tokens",
         advice,
     )

@@ -1,4 +1,4 @@
-"""Words and how often they occur: of a text, of a chunk, of a corpus."""
+"""Count words: of a text, of a chunk, of a corpus."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Chunks become word counts (documents, special tokens, held-out sections, words), and these a sum.
-
-Native parts run without Python's interpreter lock.
-"""
+"""Count the words of chunks, and add up word counts; kernels run without the GIL."""
 
 from __future__ import annotations
 
@@ -36,28 +33,23 @@ from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 
 _MOST_BYTES = 2.0**62
-# Bytes between two reports of progress; processes share those of sentences.
+# Bytes between progress reports; larger for sentences, as several processes share them.
 _STRIDE, _SENTENCE_STRIDE, _SLOW_STRIDE = 4 << 20, 2 << 20, 128 << 10
 
-_ROOM = 32  # bytes behind the words, which kernels may read and write
+_ROOM = 32  # bytes after the words that kernels may read and write
 _COLUMNS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkCounts:
-    """What counting a chunk yields.
+    """The word counts of one chunk.
 
     Attributes:
-        chunk: which one.
         counts: words of the training part; first positions are bytes from the chunk's begin. A
-            word has several rows when the chunk was counted in several parts (`TABLE_BYTES`).
+            word has several rows if the chunk was counted in several ``parts`` (`TABLE_BYTES`).
         held_out: sections kept for evaluation, in UTF-8.
-        documents: stretches of text between special tokens, file ends and JSON records; those that
-            are empty do not count.
-        bytes_counted: bytes of text that were counted: Σ count · length.
-        special_tokens_seen: occurrences of special tokens.
-        replaced_utf8: sequences that were not UTF-8 and were read as U+FFFD.
-        parts: in how many parts it was counted; in one, each word has one row.
+        documents: number of non-empty spans between special tokens, file ends and JSON records.
+        bytes_counted: Σ count · length.
         left_out_bytes, left_out_documents: see `Shares`.
     """
 
@@ -85,13 +77,12 @@ def count_chunk(
     """Count the words of one chunk.
 
     Args:
-        chunk, text: as `read_chunks` yields them.
-        reading: the settings they were read with.
         table_bytes: see `count_spans`.
-        pass_on: takes the words of each part where there are several, so that they need not be in
-            memory together; the counts that are returned are empty then.
-        copies: which documents are neither counted nor held out, see `without_copies`.
-        on_progress: hears of bytes that are counted, several times a second; not of the last ones.
+        pass_on: receives the words of each part if there are several, which saves memory; the
+            returned counts are then empty.
+        copies: documents that are neither counted nor held out, see `without_copies`.
+        on_progress: called several times a second with the bytes counted since the last call,
+            but not for the last ones.
     """
     documents, special_tokens_seen = documents_between(text, reading.special_bytes)
     documents = without_copies(documents, copies)
@@ -107,7 +98,9 @@ def count_chunk(
         else:
             parts.append(part)
 
-    if on_progress is not None and not reading.held_out_below:  # else they are sections
+    if (
+        on_progress is not None and not reading.held_out_below
+    ):  # otherwise they are sections already
         training = sections_of(text.text, training, reading.pattern.cut_pairs)
     _count_in_parts(
         text.text, training, reading.pattern, table_bytes, text.anchors, take, on_progress
@@ -127,16 +120,13 @@ def count_chunk(
 
 
 def counts_given(chunk: Chunk, raw: Text, reading: Reading) -> ChunkCounts:
-    """The word counts that a chunk of a file of such holds; rows of one word are added up.
-
-    Nothing is known of the documents that they are of, so none is counted or held out.
-    """
+    """Return the word counts in a chunk of them; there are no documents to hold out."""
     given = given_counts(raw, chunk.file, reading.pattern, reading.special_bytes)
     lengths = given.spans[:, 1] - given.spans[:, 0]
     if float(np.dot(given.counts.astype(np.float64), lengths.astype(np.float64))) > _MOST_BYTES:
         raise UnreadableSource(
             f"the words of {chunk.file.path} are more text than 64 bits can count",
-            "counts whose sum of count · length stays below 2⁶²",
+            "expected counts whose sum of count · length is below 2⁶²",
             "divide all counts by the same number",
         )
     offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
@@ -164,18 +154,14 @@ def count_spans(
     table_bytes: int = TABLE_BYTES,
     anchors: NDArray[np.int64] | None = None,
 ) -> WordCounts:
-    """Distinct pre-tokens of spans of a text.
+    """Count the distinct pre-tokens of spans of a text.
 
     Args:
         text: UTF-8, at least within the spans.
         spans: int64 ``[n, 2]``, half-open, ascending, each pre-tokenized by itself.
-        pattern: what cuts them into pre-tokens.
-        table_bytes: when the words would take more memory, what is counted so far becomes rows
-            and counting goes on with an empty table: a word may then have several rows.
-        anchors: where bytes of the text stand, see `ChunkText`; None means where they are.
-
-    Returns:
-        Rows in order of first position (within each part).
+        table_bytes: memory limit. When it is reached, the words so far become rows and counting
+            goes on with an empty table, so a word may have several rows.
+        anchors: see `ChunkText`; None if positions are those in the text.
     """
     parts: list[WordCounts] = []
 
@@ -195,7 +181,7 @@ def _count_in_parts(
     take: Callable[[WordCounts, bool], None],
     on_progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Give the words of each part to ``take``, and whether there will be more."""
+    """Pass the words of each part to ``take``, and whether there will be more."""
 
     def passed_on(words: WordParts) -> WordParts:
         take(words.rows(pattern), True)
@@ -222,11 +208,11 @@ def _count_in_parts(
 
 
 class SmallChunks:
-    """Counts small files, some at a time, in memory of its own."""
+    """Counts small files, several at a time, in memory that it reuses."""
 
     @staticmethod
     def are_kernels_kept() -> bool:
-        """Whether what it calls need not be compiled, which takes two seconds."""
+        """Whether the kernels are cached; compiling them takes two seconds."""
         return are_kept(count_apart, copy_words)
 
     def __init__(self, reading: Reading) -> None:
@@ -236,18 +222,13 @@ class SmallChunks:
         self._memory, self._rows = Reused(), Reused()
 
     def read(self, files: Sequence[SourceFile]) -> SmallFiles:
-        """Read files, until the next ones are read; errors as `SmallFiles.read`."""
+        """`SmallFiles.read` into memory that the next call reuses."""
         return SmallFiles.read(files, self._reading, self._memory)
 
     def count(
         self, small: SmallFiles, chunks: Sequence[Chunk], wanted: Sequence[int]
     ) -> list[ChunkCounts]:
-        """The word counts of some of the files, in their order.
-
-        Args:
-            chunks: of every file; each is one.
-            wanted: the numbers of those that are counted, ascending.
-        """
+        """Count the words of the files with indices ``wanted``; ``chunks`` has all files."""
         if not wanted:
             return []
         documents, specials = small.documents(self._reading)
@@ -267,13 +248,15 @@ class SmallChunks:
             ChunkCounts(
                 chunk=chunks[number],
                 counts=counts,
-                held_out=[small.text.bytes(*span) for span in held_out[slice(*kept)].tolist()],
-                documents=own[1] - own[0],
+                held_out=[small.text.bytes(*span) for span in held_out[slice(*held_rows)].tolist()],
+                documents=own_rows[1] - own_rows[0],
                 bytes_counted=size,
-                special_tokens_seen=seen[1] - seen[0],
+                special_tokens_seen=special_rows[1] - special_rows[0],
                 replaced_utf8=0,
             )
-            for number, counts, size, own, seen, kept in zip(*of_each, strict=True)
+            for number, counts, size, own_rows, special_rows, held_rows in zip(
+                *of_each, strict=True
+            )
         ]
 
     def _words(
@@ -283,10 +266,10 @@ class SmallChunks:
         texts: NDArray[np.int64],
         numbers: NDArray[np.int64],
     ) -> tuple[WordCounts, NDArray[np.int64]]:
-        """The words of some files, one file after the other, and where each one's rows end."""
+        """Return the words of some files, file by file, and where each file's rows end."""
         text, begins = small.text, small.edges[numbers, 0]
         starts, dropped = self._splitter.mark(text, training)
-        # More than there are bytes, and so twice as many as distinct words, but for short texts.
+        # More entries than bytes: twice as many as distinct words, except in short texts.
         entries = 1 << np.frexp(small.edges[numbers, 1] - begins)[1].astype(np.int64)
         texts = np.column_stack((texts, entries))
         if len(self._table) < 4 * entries.max():
@@ -306,31 +289,30 @@ class SmallChunks:
 
 
 def _slices(words: WordCounts, ends: NDArray[np.int64]) -> Iterator[WordCounts]:
-    """`WordCounts.between` for parts that end at these rows."""
+    """`WordCounts.between` for consecutive parts that end at these rows."""
     places = words.offsets[ends].tolist()
     begin = place = 0
-    for end, behind in zip(ends.tolist(), places, strict=True):
+    for end, place_end in zip(ends.tolist(), places, strict=True):
         yield WordCounts(
-            words.word_bytes[place:behind],
+            words.word_bytes[place:place_end],
             words.offsets[begin : end + 1] - place,
             words.counts[begin:end],
             words.first_positions[begin:end],
             words.pattern,
         )
-        begin, place = end, behind
+        begin, place = end, place_end
 
 
 def _rows_between(spans: NDArray[np.int64], begins: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which spans stand in each of several files: int64 ``[n, 2]``, half-open."""
+    """Return which spans are in each of several files: int64 ``[n, 2]``, half-open."""
     firsts = np.searchsorted(spans[:, 0], begins)
     return np.column_stack((firsts, np.append(firsts[1:], len(spans))))
 
 
 class WordSum:
-    """Adds `WordCounts` up; memory is that of the distinct words so far and of one part.
+    """Adds up `WordCounts` in memory for the distinct words so far and one part.
 
-    Parts may be added from one thread only. First positions must already be positions in the
-    whole corpus (`WordCounts.shifted`).
+    First positions must be positions in the whole corpus (`WordCounts.shifted`). Not thread-safe.
     """
 
     def __init__(self, pattern: SplitPattern) -> None:
@@ -339,7 +321,6 @@ class WordSum:
         self._total = 0
 
     def add(self, part: WordCounts) -> None:
-        """Add one part."""
         self._count(part)
         self._table.add(part)
 
@@ -347,7 +328,7 @@ class WordSum:
         if part.pattern != self._pattern:
             raise InvalidOption(
                 "word counts made by different split patterns cannot be added up",
-                f"every part must have the pattern {self._pattern.name or self._pattern.regex!r}",
+                f"expected the pattern {self._pattern.name or self._pattern.regex!r} in every part",
                 "count the corpus again with one pattern",
             )
         self._total += part.total
@@ -355,23 +336,19 @@ class WordSum:
             raise too_many(self._total)
 
     def result(self) -> WordCounts:
-        """The sum so far, rows in order of first position; the sum may go on afterwards."""
+        """Return the sum so far in order of first position; more parts may be added."""
         return self._table.rows(self._pattern)
 
 
 def combine_word_counts(
     parts: Sequence[WordCounts], weights: Sequence[float] | None = None
 ) -> WordCounts:
-    """Add up word counts in memory; the first position of a word is its smallest one.
+    """Add up word counts; a word gets the smallest of its first positions.
 
     Args:
-        parts: counts under one pattern, whose first positions are already positions in the whole
-            corpus. A part may also be given several times.
-        weights: a factor for each part, which is then all of one source: its counts are multiplied
-            and rounded as `source_weights.weighted` says before they are added to the others.
-
-    Returns:
-        Each word once, rows in order of first position; no part at all gives empty counts.
+        parts: counts under one pattern, whose first positions are positions in the whole corpus.
+        weights: a factor for each part, which must be all of one source: its counts are rounded
+            as by `source_weights.weighted` before they are added.
 
     Raises:
         InvalidOption: different patterns, an impossible weight, or a sum above 2⁶³ − 1.
@@ -381,7 +358,7 @@ def combine_word_counts(
     if weights is not None and len(weights) != len(parts):
         raise InvalidOption(
             f"{len(weights)} weights for {len(parts)} word counts",
-            "one weight for each",
+            "expected one weight for each",
             "leave out weights to count everything once",
         )
     words = WordSum(parts[0].pattern)

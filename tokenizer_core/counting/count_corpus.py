@@ -1,4 +1,4 @@
-"""Word counts of a whole corpus in one call: plan, threads over groups of chunks, rows."""
+"""Count the words of a whole corpus in one call, in threads."""
 
 from __future__ import annotations
 
@@ -42,26 +42,20 @@ from bpeline.tokenizer_core.splitting import (
     Splitter,
 )
 
-# Read, checked, marked and counted while it is still in the last cache that cores share.
+# Read, checked, marked and counted while it is in the shared last-level cache.
 _CHUNK_BYTES = 4 << 20
-# Each worker learns the frequent words: two of them count 7.5 MB 2 to 4 ms sooner than one,
-# which takes a seventh to a quarter less processor time.
+# Each worker has to learn the frequent words: two count 7.5 MB only 2 to 4 ms sooner than one, and
+# one takes 14 to 25 % less CPU time.
 _CHUNKS_FOR_ONE = 1.5
-_SMALL = 1 << 15  # bytes of files, in the mean
-_PIECES = 4  # of a chunk at the end
+_SMALL = 1 << 15  # bytes; mean size of files
+_PIECES = 4  # of each of the last chunks
 _LONGEST_PATH = 4096  # characters
 _REPORT_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class FilesCounted:
-    """How far counting is.
-
-    Attributes:
-        bytes: on disk, of all files, that were read and counted.
-        total_bytes: how many there are; twice the size of the files where copies of documents are
-            looked for first.
-    """
+    """Progress in bytes on disk; files are read twice with ``deduplicate``."""
 
     bytes: int
     total_bytes: int
@@ -83,30 +77,29 @@ def count_words(
 ) -> WordCounts:
     """Count the words of files, exactly, on all processors.
 
+    The result depends neither on ``workers`` nor on ``chunk_bytes``.
+
     Args:
         paths: files, directories or globs (see `find_source_files`), or one of them. A string, and
-            the strings in a list, tuple or set, name files; from any other iterable of strings,
-            and from mappings, texts are counted, see `count_texts`, which takes lists, too.
+            strings in a list, tuple or set, are paths. Any other iterable of strings, and any
+            iterable of mappings, is counted as texts, see `count_texts`.
         pattern: the name of a split pattern, a regex, or a `SplitPattern`.
         special_tokens: boundaries between documents; never part of a word.
-        workers: threads at most; None means one for each processor this process may use.
+        workers: maximum number of threads; None means one per available processor.
         invalid_utf8: ``strict`` refuses bytes that are not UTF-8, ``replace`` reads U+FFFD,
-            ``ignore`` leaves them out.
-        text_field: the member of a JSON line, or the column, that holds documents.
+            ``ignore`` drops them.
+        text_field: the member of a JSON line, or the column, with the documents.
         chunk_bytes: how much one thread reads at a time.
-        deduplicate: whether to count a document once of which exact copies follow. A document is
-            the text between special tokens, the ends of a file and JSON lines, so a file without
-            any is one. All files are read twice, and 24 bytes are kept for each document.
-        text_form: the Unicode form that texts are brought to first, such as ``NFC``; empty: none.
-        sentences: ``punkt``, ``punkt:LANGUAGE`` or ``punkt:DIRECTORY``: the pattern cuts each
-            sentence by itself, as NLTK's Punkt finds them, at 2 to 3 MB/s for each core; for
-            frequency BPE. ``none`` and ``lines``: it cuts the text as a whole.
+        deduplicate: whether to count exact copies of a document once. A document is the text
+            between special tokens, file ends and JSON lines, so a file without any is one. All
+            files are read twice, and each document takes 24 bytes of memory.
+        text_form: the Unicode form to convert texts to, such as ``NFC``; empty for none.
+        sentences: ``punkt``, ``punkt:LANGUAGE`` or ``punkt:DIRECTORY``: split each sentence of
+            NLTK's Punkt by itself, at 2 to 3 MB/s per core; for frequency BPE. ``none`` and
+            ``lines``: split the text as a whole.
         on_progress: called in the calling thread with a `FilesCounted`, at most ten times a second
-            and at the end; for texts with a `TextsCounted`, see `count_texts`. What it raises, and
-            an interruption, end the counting after the chunks that are being counted, and nothing
-            is left behind.
-
-    The result depends neither on ``workers`` nor on ``chunk_bytes``.
+            and at the end; for texts with a `TextsCounted`. What it raises, and an interruption,
+            end the counting after the current chunks.
 
     Returns:
         Words in order of their first occurrence; first positions are bytes of the decompressed
@@ -124,9 +117,9 @@ def count_words(
     if texts is not None:
         if deduplicate:
             raise InvalidOption(
-                "copies are looked for in files, and texts are given",
-                "deduplicate is for files, which are read twice",
-                "leave deduplicate out, or write the texts to a file of JSON lines",
+                "deduplicate was set, but texts were passed instead of files",
+                "expected files, which are read twice",
+                "leave out deduplicate, or write the texts to a file of JSON lines",
             )
         return count_texts(
             texts,
@@ -151,7 +144,7 @@ def count_words(
     try:
         files = corpus.find_source_files(sources)
     except MissingSource as error:
-        advice = f"{error.next_step}; a list of texts is counted by count_texts([…])"
+        advice = f"{error.next_step}; to count a list of texts, use count_texts([…])"
         raise MissingSource(error.happened, error.accepted, advice) from error
     progress = _FilesProgress(on_progress, sum(file.size for file in files) * (1 + deduplicate))
     copies = None
@@ -163,23 +156,23 @@ def count_words(
     if not len(counts):
         raise EmptyCorpus(
             f"{', '.join(source.label for source in sources)} holds no words",
-            "files with some text beside special tokens",
+            "expected files with some text besides special tokens",
             f"wc -c {shlex.quote(sources[0].pattern)}",
         )
     return counts
 
 
 def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
-    """What names files, or else texts."""
+    """Return paths, or else the texts to count."""
     if isinstance(given, str | bytes | os.PathLike | corpus.Source) or not isinstance(
         given, Iterable
     ):
         return given, None
     if isinstance(given, list | tuple | set | frozenset):
-        texts = any(isinstance(one, Mapping | list | tuple) for one in given)
+        texts = any(isinstance(item, Mapping | list | tuple) for item in given)
         return given, given if texts else None
     if is_keyed(given):
-        return given, given  # which is refused
+        return given, given  # `count_texts` refuses it
     items = iter(given)
     first = next(items, "")
     everything = chain((first,), items)
@@ -187,19 +180,15 @@ def _paths_or_texts(given: Any) -> tuple[Any, Iterable[Any] | None]:
         return list(everything), None
     if isinstance(first, str | bytes) and 0 < len(first) < _LONGEST_PATH and os.path.exists(first):
         raise InvalidOption(
-            f"the first of what is given, {first!r}, names a file, and could be a text",
-            "files are named in a list or a tuple; texts come from any other iterable",
-            "write count_words(list(paths)), or count_texts(texts)",
+            f"the first item, {first!r}, names a file but may be meant as a text",
+            "expected files in a list or a tuple, or texts in any other iterable",
+            "use count_words(list(paths)) or count_texts(texts)",
         )
     return given, everything
 
 
 def compile_counting(pattern: SplitPattern) -> None:
-    """Compile, or load, the kernels of counting that every corpus needs.
-
-    What some files alone need, JSON lines and those with special tokens among them, is compiled
-    when the first of them is read.
-    """
+    """Compile, or load, the kernels that every corpus needs; others at first use."""
     from bpeline.tokenizer_core.kernels.counting import word_rows as rows
     from bpeline.tokenizer_core.kernels.counting import word_table
     from bpeline.tokenizer_core.kernels.scanning.characters import invalid_utf8
@@ -217,18 +206,18 @@ def compile_counting(pattern: SplitPattern) -> None:
         *(rows.sort_by_digit, rows.gather_rows),
         *entry_kernels(word_keys),
     )
-    known_by = pattern.name or pattern.regex
-    if known_by in MASK_KERNELS:
-        compile_declared(MASK_KERNELS[known_by][0])
+    pattern_key = pattern.name or pattern.regex
+    if pattern_key in MASK_KERNELS:
+        compile_declared(MASK_KERNELS[pattern_key][0])
     elif pattern.automaton is not None:
-        compile_declared(mark_by_automaton, find_cut)  # there may be no cut at a space
+        compile_declared(mark_by_automaton, find_cut)  # some texts have no cut at a space
 
 
 def threads_would_wait(size: int, files: int, pattern: SplitPattern) -> bool:
-    """Whether several files of so many bytes are counted sooner by one thread than by two.
+    """Whether one thread counts these files sooner than two.
 
-    So are small ones, each of which takes longer to be found, opened and recorded than counted; but
-    not by a pattern that other processes cut by.
+    True for small files, which take longer to find, open and record than to count, unless other
+    processes run the pattern.
     """
     return files > 1 and size < _SMALL * files and Splitter(pattern).is_native
 
@@ -236,12 +225,7 @@ def threads_would_wait(size: int, files: int, pattern: SplitPattern) -> bool:
 def _with_small_last(
     numbered: list[tuple[int, corpus.Work]], chunk_bytes: int, workers: int
 ) -> list[tuple[int, corpus.Work]]:
-    """Work on plain files, of which the last groups are cut into chunks, and the last of these
-    smaller.
-
-    One for each worker, so that they end at about the same time: one would count alone for half of
-    what a group takes, in the mean.
-    """
+    """Divide the last groups of plain files, so that workers end at the same time."""
     for size in (chunk_bytes, max(chunk_bytes // _PIECES, 1)):
         numbered[-workers:] = [
             (stretch, piece)
@@ -261,10 +245,10 @@ def _pieces(group: corpus.ChunkGroup, size: int) -> Iterator[corpus.ChunkGroup]:
 
 
 def _stretches(pieces: Iterable[corpus.Work]) -> tuple[list[tuple[int, corpus.Work]], list[int]]:
-    """Work with the number of the stretch its positions count in; the length of each stretch.
+    """Number work by the stretch its positions count in; return stretch lengths, too.
 
-    A stretch is a file, or a part of one that has parts, or several small files; 0 while its length
-    is not known.
+    A stretch is a file, a part of a file that has parts, or several small files. Its length is 0
+    until it is known.
     """
     numbered: list[tuple[int, corpus.Work]] = []
     lengths: list[int] = []
@@ -280,7 +264,7 @@ def _stretches(pieces: Iterable[corpus.Work]) -> tuple[list[tuple[int, corpus.Wo
 
 
 class _FilesProgress:
-    """Adds up what worker threads have read, and tells it in the thread that waits for them."""
+    """Adds up what workers have read, and reports it in the thread that waits."""
 
     def __init__(
         self, on_progress: Callable[[FilesCounted], None] | None, total_bytes: int
@@ -291,16 +275,13 @@ class _FilesProgress:
         self._adding = threading.Lock()
 
     def add(self, size: int) -> None:
-        """Bytes on disk that a worker has done."""
         with self._adding:
             self._done += size
 
     def queue(self) -> WorkQueue:
-        """A queue of work that tells of this progress."""
         return WorkQueue(None if self._on_progress is None else self._tell)
 
     def finish(self) -> None:
-        """Tell that all is done."""
         if self._on_progress is not None:
             self._on_progress(FilesCounted(self._total, self._total))
 
@@ -319,9 +300,8 @@ def _digested(
     workers: int,
     progress: _FilesProgress,
 ) -> list[tuple[str, FileDocuments]]:
-    """The documents of files by their digests."""
     queue = progress.queue()
-    found: dict[int, FileDocuments] = {}
+    documents: dict[int, FileDocuments] = {}
 
     def digest(number: int, file: corpus.SourceFile) -> None:
         def heard(size: int) -> None:
@@ -329,10 +309,10 @@ def _digested(
             if not queue.wanted(number):
                 raise _Unwanted
 
-        found[number] = digest_documents(file, reading, chunk_bytes, on_chunk=heard)
+        documents[number] = digest_documents(file, reading, chunk_bytes, on_chunk=heard)
 
     queue.run(files, lambda: digest, workers)
-    return [(file.path, found[number]) for number, file in enumerate(files)]
+    return [(file.path, documents[number]) for number, file in enumerate(files)]
 
 
 class _Unwanted(Exception):
@@ -340,11 +320,11 @@ class _Unwanted(Exception):
 
 
 class _FilesCounting:
-    """A corpus being counted: pieces of work, handed out in order, and the words of all workers.
+    """Counts a corpus: hands out work in order and collects the words of all workers.
 
-    While workers count, the length of the text of a compressed file, or of a part of a Parquet
-    file, is not known. So the bits of a position are shared out between the number of that stretch
-    and the byte in it, and become bytes of the corpus in the end.
+    While workers count, the text length of a compressed file, or of a part of a Parquet file, is
+    unknown. So the upper bits of a position are the number of the stretch, and the lower bits the
+    byte in it; in the end positions are converted to bytes of the corpus.
     """
 
     def __init__(
@@ -356,7 +336,7 @@ class _FilesCounting:
         progress: _FilesProgress,
     ) -> None:
         groups = corpus.plan_chunk_groups(files, chunk_bytes)
-        # Copies are known by their file.
+        # Copies are looked up by file.
         alone = copies is not None or not corpus.read_alike_together(reading)
         self._work, lengths = _stretches(
             groups if alone else corpus.with_small_together(groups, chunk_bytes)
@@ -379,12 +359,12 @@ class _FilesCounting:
         self._reading_small = threading.Lock()
 
     def words(self, workers: int) -> WordCounts:
-        """The words of the corpus, counted by so many threads at most."""
+        """Count the words of the corpus in at most ``workers`` threads."""
         if self._is_quick:
             workers = min(workers, max(1, int(self._size // (_CHUNKS_FOR_ONE * self._chunk_bytes))))
             if threads_would_wait(self._size, len(self._lengths), self._reading.pattern):
                 workers = 1
-            if workers > 1 and self._copies is None:  # which are known by their whole chunk
+            if workers > 1 and self._copies is None:  # copies are looked up by whole chunk
                 self._work = _with_small_last(self._work, self._chunk_bytes, workers)
         words = words_of(self._size, workers)
         self._queue.run(
@@ -397,7 +377,7 @@ class _FilesCounting:
         return words.rows(self._reading.pattern, moved, workers)
 
     def _counter(self, words: WordParts) -> Callable[[int, tuple[int, corpus.Work]], None]:
-        """What one thread does with each piece of work."""
+        """Return the function that one thread calls with each piece of work."""
         memory, counter = Reused(), TextCounter(self._splitter, words)
 
         def count(number: int, piece: tuple[int, corpus.Work]) -> None:
@@ -436,7 +416,7 @@ class _FilesCounting:
                 documents = corpus.without_copies(documents, copies)
             begin, end = origin + chunk.begin, origin + chunk.end
             counter.count(text.text, documents, text.anchors, begin, end)
-            del text  # before the next chunk is read
+            del text  # free it before the next chunk is read
             if group.file.is_streamed:
                 self._lengths[stretch] = chunk.end
             self._progress.add(chunk.spent)
@@ -445,7 +425,7 @@ class _FilesCounting:
         self, stretch: int, files: Sequence[corpus.SourceFile], counter: TextCounter, memory: Reused
     ) -> None:
         """Count small files, which follow each other in their stretch."""
-        with self._reading_small:  # threads would wait for each other at each file
+        with self._reading_small:  # threads would contend at each file
             small = corpus.SmallFiles.read(files, self._reading, memory)
         documents, _ = small.documents(self._reading)
         begins = small.edges[:, 0]
@@ -455,7 +435,7 @@ class _FilesCounting:
         self._progress.add(small.spent)
 
     def _bytes_of_corpus(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Positions as bytes of all files one after the other, in the same order."""
+        """Convert positions to bytes of all files, one after the other."""
         begins = np.cumsum(self._lengths) - self._lengths
         byte = positions & np.int64((1 << self._byte_bits) - 1)
         byte += begins[positions >> np.int64(self._byte_bits)]

@@ -1,4 +1,4 @@
-"""Documents of files: as training sees them, an even sample of them, and which are copies."""
+"""Read the documents of files: all, an even sample, or only to find copies."""
 
 from __future__ import annotations
 
@@ -26,27 +26,23 @@ from bpeline.tokenizer_core.kernels.scanning.find_passages import fingerprint_sp
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 
-CELL_BYTES = 16 << 10  # of a sample
+CELL_BYTES = 16 << 10  # of the grid of a sample
 
 _DIGEST_BYTES = 16
 
-_MOST_KEPT = (
-    1 << 20
-)  # distinct sections, of 24 bytes; of more, those with the smallest fingerprints
-_TOGETHER = 1 << 12  # lists that are put together at once
+_MOST_KEPT = 1 << 20  # distinct sections, of 24 bytes each
+_TOGETHER = 1 << 12  # lists to merge at once
 _SEEN = np.dtype([("fingerprint", np.uint64), ("bytes", np.int64), ("times", np.int64)])
 
 
 def documents_of(
     files: Iterable[SourceFile], reading: Reading, digests: list[str] | None = None
 ) -> Iterator[bytes]:
-    """Documents in UTF-8, without the special tokens between them; one chunk is in memory.
+    """Yield documents in UTF-8, without special tokens; one chunk is in memory.
 
     A document longer than 64 KiB comes in sections of about 4 KiB, cut where no pre-token crosses:
-    a file without separators would be one document, and from one nothing can be resampled.
-
-    Args:
-        digests: takes the digest of every chunk that was read.
+    a file without separators would be one document, which cannot be resampled. ``digests`` receives
+    the digest of every chunk.
     """
     for file in files:
         chunks = read_chunks(ChunkGroup(file), reading, with_digests=digests is not None)
@@ -57,8 +53,8 @@ def documents_of(
 
 
 def evaluation_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:
-    """Documents of an evaluation set: the same whatever the split pattern, see `in_parts`."""
-    reading = replace(reading, pattern=SplitPattern.named("gpt2"))  # where chunks of files end
+    """Yield the documents of an evaluation set, as `in_parts` cuts them."""
+    reading = replace(reading, pattern=SplitPattern.named("gpt2"))  # only decides where chunks end
     for file in files:
         for _, text in read_chunks(ChunkGroup(file), reading, with_digests=False):
             for begin, end in documents_between(text, reading.special_bytes)[0].tolist():
@@ -68,15 +64,14 @@ def evaluation_documents(files: Iterable[SourceFile], reading: Reading) -> Itera
 def sample_documents(
     files: Sequence[tuple[SourceFile, int]], reading: Reading, limit: int
 ) -> Iterator[bytes]:
-    """Documents of evenly spaced places, in order; all of them where they fit.
+    """Yield documents from evenly spaced places, in order; all documents if they fit.
 
-    Places are cells of 16 KiB of a file's grid, so every file has its share, and what is read of a
-    plain file is little more than what is taken. Long documents come in sections of about 4 KiB,
-    as held-out ones do.
+    Places are 16 KiB cells of a file's grid, so every file has its share, and little more is read
+    of a plain file than is yielded. Long documents come in sections of about 4 KiB, like held-out
+    ones.
 
     Args:
-        files: each with the bytes of its text, decompressed.
-        reading: how bytes become documents.
+        files: each with the bytes of its decompressed text.
         limit: bytes, about.
     """
     cells = [
@@ -97,7 +92,7 @@ def sample_documents(
 
 def _documents_in(file: SourceFile, cells: Sequence[int], reading: Reading) -> Iterator[bytes]:
     if file.is_streamed:
-        groups, wanted = [ChunkGroup(file)], set(cells)  # a stream: read through, kept in part
+        groups, wanted = [ChunkGroup(file)], set(cells)  # a stream is read through
     else:
         begins = [cell * CELL_BYTES for cell in cells]
         groups, wanted = [ChunkGroup(file, at, at + CELL_BYTES) for at in begins], set()
@@ -108,7 +103,7 @@ def _documents_in(file: SourceFile, cells: Sequence[int], reading: Reading) -> I
 
 
 def _documents_of(text: ChunkText, reading: Reading, longest: int) -> Iterator[bytes]:
-    """The documents of a chunk; those that are longer in sections."""
+    """Yield the documents of a chunk; those above ``longest`` bytes in sections."""
     documents = documents_between(text, reading.special_bytes)[0]
     for place, document in enumerate(documents.tolist()):
         spans = [document]
@@ -121,16 +116,14 @@ def _documents_of(text: ChunkText, reading: Reading, longest: int) -> Iterator[b
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileDocuments:
-    """The documents of one file, by digest: 24 bytes for each.
+    """The digests of the documents of one file, 24 bytes for each document.
 
-    A document may begin in one chunk and end in a later one, so the same documents are found
-    whatever the size of chunks is.
+    A document may cross chunks, so documents do not depend on the chunk size.
 
     Attributes:
         digests: uint64 ``[n, 2]``: BLAKE2b with 128 bits of each document's UTF-8.
         sizes: int64 ``[n]``: bytes of each.
-        chunks: of each chunk its ordinal, the number of the first document with a part in it, and
-            how many have one.
+        chunks: of each chunk (ordinal, number of the first document in it, how many are in it).
     """
 
     digests: NDArray[np.uint64]
@@ -140,13 +133,12 @@ class FileDocuments:
 
 @dataclass(frozen=True, slots=True)
 class Duplicates:
-    """The documents that stand earlier in the corpus already.
+    """The documents that equal an earlier one in the corpus.
 
     Attributes:
-        in_chunks: path → ordinal of a chunk → for each of its documents, in order, a byte that is
-            1 for a copy; only chunks with copies, only files with such chunks.
-        documents: how many copies there are.
-        text_bytes: their text.
+        in_chunks: path → ordinal of a chunk → a byte for each of its documents, in order, 1 for a
+            copy; only files and chunks with copies.
+        documents, text_bytes: how many copies there are, and their text.
         of_documents, of_bytes: the whole corpus, copies included.
     """
 
@@ -157,9 +149,9 @@ class Duplicates:
     of_bytes: int = 0
 
     def within(self, path: str, ordinal: int) -> bytes:
-        """Which documents of a chunk are copies, see `in_chunks`; empty where none is."""
-        found = self.in_chunks.get(path)
-        return b"" if found is None else found.get(ordinal, b"")
+        """Return the bytes of `in_chunks` for a chunk; empty if it has no copies."""
+        chunks = self.in_chunks.get(path)
+        return b"" if chunks is None else chunks.get(ordinal, b"")
 
 
 def digest_documents(
@@ -168,13 +160,9 @@ def digest_documents(
     chunk_bytes: int,
     on_chunk: Callable[[int], None] | None = None,
 ) -> FileDocuments:
-    """Read a file through, one chunk in memory, and digest each of its documents.
+    """Digest each document of a file, with one chunk in memory.
 
-    Args:
-        file: which one.
-        reading: how its bytes become documents, see `Reading.of_source`.
-        chunk_bytes: the grid by which its chunks are counted later.
-        on_chunk: called for each chunk with the bytes on disk it stands for.
+    ``chunk_bytes`` is that of counting. ``on_chunk`` is called with each chunk's bytes on disk.
     """
     digests, sizes = bytearray(), array("q")
     chunks: list[tuple[int, int, int]] = []
@@ -192,7 +180,7 @@ def digest_documents(
                 state, size = blake2b(digest_size=_DIGEST_BYTES), 0
             state.update(data[begin:end])
             size += end - begin
-            # Only in plain text a document goes on in the next chunk: JSON lines end in theirs.
+            # Only a document of plain text goes on in the next chunk.
             is_open = file.format == "text" and end == text.text.size
             if not is_open:
                 digests += state.digest()
@@ -207,27 +195,25 @@ def digest_documents(
 
 
 def find_copies(files: Sequence[tuple[str, FileDocuments]]) -> Duplicates:
-    """The documents of which an equal one comes earlier.
-
-    Args:
-        files: path and documents of every file, in the order of the corpus.
-    """
+    """Find the documents that equal an earlier one; files are in corpus order."""
     if not files:
         return Duplicates()
-    digests = np.concatenate([one.digests for _, one in files])
-    sizes = np.concatenate([one.sizes for _, one in files])
-    order = np.lexsort((digests[:, 1], digests[:, 0]))  # stable: equal ones stay in their order
+    digests = np.concatenate([documents.digests for _, documents in files])
+    sizes = np.concatenate([documents.sizes for _, documents in files])
+    order = np.lexsort(
+        (digests[:, 1], digests[:, 0])
+    )  # stable: the first of equal ones comes first
     ordered = digests[order]
     is_copy = np.zeros(len(sizes), np.uint8)
     is_copy[order[1:]] = np.all(ordered[1:] == ordered[:-1], axis=1)
     in_chunks: dict[str, dict[int, bytes]] = {}
     base = 0
-    for path, one in files:
-        for ordinal, first, number in one.chunks:
+    for path, documents in files:
+        for ordinal, first, number in documents.chunks:
             within = is_copy[base + first : base + first + number]
             if within.any():
                 in_chunks.setdefault(path, {})[ordinal] = within.tobytes()
-        base += len(one.sizes)
+        base += len(documents.sizes)
     return Duplicates(
         in_chunks,
         documents=int(is_copy.sum()),
@@ -239,14 +225,10 @@ def find_copies(files: Sequence[tuple[str, FileDocuments]]) -> Duplicates:
 
 @dataclass(frozen=True, slots=True)
 class CopiedSections:
-    """Some sections of a text, and how many of them are exact copies of others of them.
+    """Sections of a sample, and how many of them equal an earlier one.
 
-    Of held-out sections, which content alone decides, equal ones are held out together: the copies
-    among them are the copies in the text, on a smaller scale.
-
-    Attributes:
-        sections, bytes: those that were looked at.
-        copies, copied_bytes: those of which an equal one was seen before.
+    Equal sections are held out together, because content decides. So the share of copies among
+    held-out sections estimates that of the whole text.
     """
 
     sections: int = 0
@@ -256,27 +238,28 @@ class CopiedSections:
 
     @property
     def share(self) -> float:
-        """Of the bytes."""
+        """Share of copies in the bytes."""
         return self.copied_bytes / self.bytes if self.bytes else 0.0
 
 
 class SectionSample:
-    """Sections by fingerprint, a bounded number of them; their order says nothing.
+    """Counts sections by fingerprint, in any order.
 
-    Args:
-        most: how many distinct ones are kept. Of more, those with the smallest fingerprints, each
-            with all of its copies.
+    At most ``most`` distinct sections are kept: those with the smallest fingerprints, each with all
+    of its copies.
     """
 
     def __init__(self, most: int = _MOST_KEPT) -> None:
         self._most = most
-        self._below: np.uint64 | None = None  # what was left out has this fingerprint or a higher
+        self._below: np.uint64 | None = (
+            None  # dropped sections have this fingerprint or a higher one
+        )
         self._seen = np.zeros(0, _SEEN)
         self._waiting: list[NDArray[np.void]] = []
         self._rows = 0
 
     def add(self, sections: Sequence[bytes]) -> None:
-        """Look at some sections, a few MiB at most."""
+        """Add some sections, a few MiB at most."""
         new = np.ones(len(sections), _SEEN)
         new["bytes"] = list(map(len, sections))
         ends = np.cumsum(new["bytes"])
@@ -290,7 +273,6 @@ class SectionSample:
             self._put_together()
 
     def result(self) -> CopiedSections:
-        """What was seen."""
         self._put_together()
         times, sizes = self._seen["times"], self._seen["bytes"]
         return CopiedSections(

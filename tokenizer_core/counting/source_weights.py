@@ -1,7 +1,6 @@
-"""How much a source counts, by a weight or a temperature; a few texts made of a corpus's words.
+"""Weights and temperatures of sources, and sample texts of a corpus's words.
 
-A weight is a whole number of millionths, so that arithmetic in Python, NumPy and SQL gives the same
-counts, whatever the processor.
+A weight is a whole number of millionths, so Python, NumPy and SQL give the same counts.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ TEXTS, WORDS_IN_TEXT = 16, 32
 
 
 def millionths(weight: float) -> int:
-    """A weight in millionths, exactly.
+    """Convert a weight to millionths, exactly.
 
     Raises:
         InvalidOption: not a number from 0 to a million with at most six decimals.
     """
-    within = 0 <= weight <= LARGEST_WEIGHT  # not a number is not
+    within = 0 <= weight <= LARGEST_WEIGHT  # False for NaN
     scaled = Decimal(repr(float(weight))) * MILLION if within else Decimal(0)
     if not within or scaled != int(scaled):
         raise InvalidOption(
             f"a source cannot have the weight {weight}",
-            f"weights are numbers from 0 to {LARGEST_WEIGHT:,} with at most six decimals",
+            f"expected a number from 0 to {LARGEST_WEIGHT:,} with at most six decimals",
             "use 1.0 to count a source once, 0.5 to count it half, 0 to leave it out",
         )
     return int(scaled)
 
 
 def weighted(counts: WordCounts, weight: float) -> WordCounts:
-    """The counts of a source times its weight, rounded half to even, but never down to 0.
+    """Multiply the counts of a source by its weight, rounded half to even, at least 1.
 
-    Rounding is done once, after all of a source was added up: it does not see how the source was
-    cut into chunks. A word that occurs stays a word; only the weight 0 leaves a source out.
+    Call it once, on the sum of a source, so that the result does not depend on chunks. Only the
+    weight 0 removes words.
 
     Raises:
         InvalidOption: an impossible weight, or a product above 2⁶³ − 1.
@@ -58,7 +57,7 @@ def weighted(counts: WordCounts, weight: float) -> WordCounts:
     if round(Fraction(largest * factor, MILLION)) > COUNT_LIMIT:  # half to even, as below
         raise InvalidOption(
             f"counts multiplied by {weight} exceed {COUNT_LIMIT}",
-            "counts are 64-bit integers",
+            "expected products that fit 64-bit integers",
             "use smaller weights: only their proportions matter",
         )
     # count = high · 10⁶ + low, so that no product leaves int64: low · factor is below 10¹⁸.
@@ -70,56 +69,53 @@ def weighted(counts: WordCounts, weight: float) -> WordCounts:
 
 
 def weights_at(sizes: Sequence[int], weights: Sequence[float], temperature: float) -> list[float]:
-    """The weights that give every source the share a temperature allows it.
+    """Return the weights that give every source its share at a temperature.
 
     A source of ``sizes[i]`` bytes has the share pᵢ = weights[i] · sizes[i] / Σⱼ weights[j] ·
     sizes[j]. At temperature T it gets the share qᵢ = pᵢ^(1/T) / Σⱼ pⱼ^(1/T): T = 1 changes nothing,
-    a higher one brings the shares closer together. That is the smoothing of multilingual BERT
-    (exponent S = 0.7) and of XLM and XLM-R (α = 0.3), where the exponent is 1/T; they draw texts by
-    these shares, here counts are multiplied. Only the ratios of weights matter to qᵢ, so they are
-    scaled such that no source counts less than its own weight says: the source whose share falls
-    most (for T > 1 the largest) keeps its weight, all others gain. So temperature rounds nothing
-    down. The result is rounded to six decimals, and is at least 0.000001 for what counts at all.
+    a higher T brings the shares closer together. This is the smoothing of multilingual BERT
+    (exponent S = 0.7) and of XLM and XLM-R (α = 0.3), with the exponent 1/T; they sample texts by
+    these shares, here counts are multiplied.
+
+    Weights are scaled so that none decreases: the source whose share falls most (for T > 1 the
+    largest) keeps its weight. They are rounded to six decimals, and are at least 0.000001 for
+    sources that count at all.
 
     Args:
         sizes: bytes of text of every source; 0 keeps its weight.
-        weights: what was asked for, see `millionths`.
-        temperature: T, above 0.
+        weights: see `millionths`.
 
     Raises:
-        InvalidOption: an impossible temperature or weight, or one that comes out above a million.
+        InvalidOption: an impossible temperature or weight, or a result above a million.
     """
     if not 0.01 <= temperature <= 1_000_000:
         raise InvalidOption(
             f"the temperature is {temperature}",
-            "temperatures are numbers from 0.01 to 1,000,000; 1 leaves the shares as they are",
+            "expected a number from 0.01 to 1,000,000; 1 keeps the shares as they are",
             "type `--temperature 3.3`, which is XLM-R's exponent of 0.3",
         )
-    asked = [millionths(weight) for weight in weights]
-    parts = [size * weight for size, weight in zip(sizes, asked, strict=True)]
+    factors = [millionths(weight) for weight in weights]
+    parts = [size * weight for size, weight in zip(sizes, factors, strict=True)]
     largest = max(parts, default=0)
     if temperature == 1 or not largest:
-        return [weight / MILLION for weight in asked]
-    # qᵢ / pᵢ is (pᵢ / p of the largest)^(1/T - 1), up to a factor that is the same for all.
+        return [weight / MILLION for weight in factors]
+    # qᵢ / pᵢ is (pᵢ / p of the largest)^(1/T - 1), up to a common factor.
     gains = [(part / largest) ** (1 / temperature - 1) if part else 1.0 for part in parts]
     least = min(gain for gain, part in zip(gains, parts, strict=True) if part)
     changed = []
-    for weight, gain, part in zip(asked, gains, parts, strict=True):
+    for weight, gain, part in zip(factors, gains, parts, strict=True):
         factor = max(1, round(weight * gain / least)) if part else weight
         changed.append(factor / MILLION)
-        millionths(factor / MILLION)  # refuses what is too large
+        millionths(factor / MILLION)  # raises if it is too large
     return changed
 
 
 def sample_texts(counts: WordCounts, between: str = "") -> list[str]:
-    """Up to 16 texts of 32 words: first the most frequent words, then words of all frequencies.
+    """Make up to 16 texts of 32 words: the most frequent words, then a spread.
 
-    Only words that occur again and again are taken: what stands in one document alone (a name, an
-    address, a key) never travels with a tokenizer.
-
-    Args:
-        counts: the words of a corpus; those that are no UTF-8 on their own are left out.
-        between: what stands between two words; nothing where words carry their space.
+    Only words that occur at least 8 times are used, so that a name, an address or a key of a single
+    document does not travel with a tokenizer. Words that are not UTF-8 by themselves are dropped.
+    ``between`` separates words; it is empty where words carry their space.
     """
     frequent = np.flatnonzero(counts.counts >= LEAST_COUNT)
     order = np.lexsort((counts.first_positions[frequent], -counts.counts[frequent]))

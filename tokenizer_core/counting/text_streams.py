@@ -1,4 +1,4 @@
-"""Texts become entries of tables of words: one after the other, or in batches by threads."""
+"""Count the words of texts into tables, by one thread or in batches by several."""
 
 from __future__ import annotations
 
@@ -31,30 +31,25 @@ from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
 from bpeline.tokenizer_core.text import Text
 
+# Memory for the words of one worker until they are passed on: about 2.5 million words, and 128 MiB
+# of words longer than 15 bytes.
 TABLE_BYTES = 256 << 20
 
-# The front table fits the second-level cache of a core; the main table begins as large as the text
-# suggests, but not so large that touching its fresh memory costs more than growing later.
+# The front table fits a core's L2 cache. The main table begins as large as the text suggests,
+# unless touching new memory would cost more than growing later.
 _FRONT_BITS = 13
 _MAIN_BITS = 10, 19
-_BYTES_PER_WORD = 16  # of text for each distinct word, as a first guess
+_BYTES_PER_WORD = 16  # of text for each distinct word; initial guess
 _LINE = 8  # int64 of a cache line
 _SMALLEST_BOUND = 1 << 21  # entries for twice the words that front and queue can hold
 
-_GUESSED_BYTES = 64 << 20  # of text: how much will come is not known
-
-
-"""Most memory that the words of one worker take before they are passed on: room for some 2.5
-million words, and for 128 MiB of words above 15 bytes."""
+_GUESSED_BYTES = 64 << 20  # of text; the real size is unknown
 
 
 def words_of(text_bytes: int, threads: int = 1, table_bytes: int | None = None) -> WordParts:
-    """Where the words of a text go.
+    """Create the tables for the words of about ``text_bytes`` of text.
 
-    Args:
-        text_bytes: about how much text there will be.
-        threads: how many count it.
-        table_bytes: most memory that the words of one thread take; at least 2 MiB are used.
+    ``table_bytes`` is the memory limit of the words of one thread; at least 2 MiB are used.
     """
     fewest, most = _MAIN_BITS
     bits = min(max((text_bytes // _BYTES_PER_WORD).bit_length(), fewest), most)
@@ -63,10 +58,10 @@ def words_of(text_bytes: int, threads: int = 1, table_bytes: int | None = None) 
 
 
 class TextCounter:
-    """Counts pre-tokens of any number of texts, given in the order in which the corpus has them.
+    """Counts the pre-tokens of texts, which come in the order of the corpus.
 
     Attributes:
-        words: the words so far, complete between calls of `count` of all counters that share them.
+        words: the words so far; complete while no counter that shares them is in `count`.
     """
 
     def __init__(
@@ -75,18 +70,15 @@ class TextCounter:
         words: WordParts,
         pass_on: Callable[[WordParts], WordParts] | None = None,
     ) -> None:
-        """A counter that has seen nothing.
+        """Create an empty counter; threads may share ``words`` without a memory limit.
 
-        Args:
-            splitter: what cuts texts into pre-tokens; threads may share it.
-            words: what to add words to; threads may share them unless they have bounds.
-            pass_on: takes words that would exceed their bounds, and gives empty ones to go on with;
-                so a word may be passed on several times.
+        ``pass_on`` receives words that would exceed their limit and returns empty ones to go on
+        with, so a word may be passed on several times.
         """
         self._splitter, self._pass_on = splitter, pass_on
         parts = len(words.tables)
         self._front = empty_entries(min(words.bits, _FRONT_BITS))
-        # Whole lines for each: what another thread writes may lie beside small arrays.
+        # Whole cache lines, so that threads do not share one.
         self._queue = in_lines(4 * QUEUE * parts, np.uint64)
         self._waiting = in_lines(max(2 * parts, _LINE), np.int64)[: 2 * parts].reshape(parts, 2)
         self._ahead = in_lines(QUEUE_BYTES // 8, np.uint64)
@@ -107,10 +99,9 @@ class TextCounter:
             text: UTF-8, at least within the spans.
             spans: int64 ``[n, 2]``, half-open, ascending, each pre-tokenized by itself.
             anchors: int64 ``[m, 2]``, as in `ChunkText`.
-            origin: what to add to the positions that the anchors give; below 2⁶², and behind all
-                texts before.
-            end: positions in this text are below, those in texts behind it are not, which another
-                thread may have counted.
+            origin: added to the positions of the anchors; below 2⁶², and beyond all earlier texts.
+            end: beyond all positions in this text, but not beyond those in later texts, which
+                another thread may have counted.
         """
         starts, dropped = self._splitter.mark(text, spans)
         self._walk[:] = np.zeros(1, WALK)
@@ -128,7 +119,7 @@ class TextCounter:
         self._settle(text, place)
 
     def _settle(self, text: Text, place: tuple[NDArray[np.int64], int, int]) -> None:
-        """Add all that waits and what the front counted, though tables become crowded."""
+        """Add all queued words and the front's counts, even if tables become crowded."""
         near, part = (self._front, self._queue, self._waiting), 0
         while (part := add_waiting(text.data, *place, *near, self.words.used, part)) != ALL_COUNTED:
             waiting, waiting_bytes = self._waiting[part].tolist()
@@ -137,17 +128,17 @@ class TextCounter:
                 table.make_room_anyway(waiting + hot, waiting_bytes)
         if self._pass_on is not None:
             for table in self.words.tables:
-                table.tell()  # that it is not to become more crowded
+                table.tell()  # restores the limit
 
 
 def is_keyed(given: Any) -> bool:
-    """Whether iterating gives names: of a mapping's keys (all splits of a data set), of columns."""
+    """Whether iterating gives keys or column names instead of texts."""
     return isinstance(given, Mapping) or hasattr(given, "columns")
 
 
 @dataclass(frozen=True, slots=True)
 class TextsCounted:
-    """How far counting is: texts and bytes of UTF-8 that were taken."""
+    """Progress of counting: texts and bytes of UTF-8 that were read."""
 
     texts: int
     bytes: int
@@ -165,17 +156,17 @@ def count_texts(
     sentences: str = "none",
     on_progress: Callable[[TextsCounted], None] | None = None,
 ) -> WordCounts:
-    """Count the words of texts, exactly, on all processors, holding a few of them at a time.
+    """Count the words of texts, exactly, on all processors, a few texts at a time.
 
-    The same as `count_words` of a file of JSON lines with these texts.
+    Equals `count_words` on a file of JSON lines with these texts.
 
     Args:
         texts: an iterable of strings, of UTF-8 bytes, of mappings with the text in a field, or of
             lists of these (a generator, a ``datasets.Dataset``, its batches).
         pattern, special_tokens, workers, invalid_utf8, text_form, sentences: as for `count_words`.
         text_field: the key of mappings.
-        on_progress: called in the calling thread after about each MiB; what it raises ends the
-            counting, as does what the iterable raises.
+        on_progress: called in the calling thread after about each MiB. What it or the iterable
+            raises ends the counting.
 
     Returns:
         Words in order of their first occurrence; first positions are bytes of all texts together.
@@ -194,11 +185,10 @@ def count_texts(
     if is_keyed(texts):
         keys = list(map(str, islice(texts, 3)))
         raise InvalidOption(
-            f"a {type(texts).__name__} is given where texts are counted; it iterates over its keys "
-            f"{keys}",
-            "an iterable of texts, or of mappings with a text each: one split of a data set, one "
-            "column of a table",
-            "count_texts(given['train'])",
+            f"a {type(texts).__name__} iterates over its keys {keys}, not over texts",
+            "expected an iterable of texts, or of mappings with a text each: one split of a data "
+            "set, one column of a table",
+            "count_texts(dataset['train'])",
         )
     reading = Reading(
         SplitPattern.parse(pattern).within_named(sentences),
@@ -232,7 +222,7 @@ def count_texts(
     if not len(counts):
         raise EmptyCorpus(
             "the texts hold no words",
-            "texts with something beside special tokens",
-            "look at the first of them; an iterator that was used up gives none",
+            "expected texts with something besides special tokens",
+            "look at the first texts; an exhausted iterator gives none",
         )
     return counts

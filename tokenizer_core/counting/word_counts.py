@@ -1,7 +1,4 @@
-"""Word counts as a value: distinct words, how often each occurs, and where it occurred first.
-
-Importing it costs nothing slow. Other programs get the columns as Arrow tables, and give them so.
-"""
+"""Word counts: distinct words with counts and first positions; as Arrow tables."""
 
 from __future__ import annotations
 
@@ -25,7 +22,7 @@ COUNT_LIMIT = 2**63 - 1  # counts are int64
 _ROWS_AT_A_TIME = 1 << 16
 
 WORD, COUNT, POSITION = "word", "count", "first_position"
-PATTERN = b"bpeline.pattern"  # in the metadata of a schema
+PATTERN = b"bpeline.pattern"  # key in the metadata of a schema
 
 
 def _parsed(pattern: SplitPattern | str | None = None) -> SplitPattern:
@@ -35,12 +32,11 @@ def _parsed(pattern: SplitPattern | str | None = None) -> SplitPattern:
 
 
 def _word_of(word: object) -> bytes:
-    """A word in UTF-8."""
     if isinstance(word, bytes):
         return word
     if not isinstance(word, str):
         raise WrongKind(
-            f"{word!r:.80} is not a word", "accepted: text, or its UTF-8", 'write ("low", 5)'
+            f"{word!r:.80} is not a word", "expected text or its UTF-8", 'write ("low", 5)'
         )
     return utf8_of(word)
 
@@ -49,16 +45,16 @@ def _is_whole(count: object) -> bool:
     return isinstance(count, int | np.integer) and not isinstance(count, bool)
 
 
-_FEWEST_FOR_DIGITS = 1 << 12  # positions; below, NumPy is quick enough
+_FEWEST_FOR_DIGITS = 1 << 12  # positions; for fewer, NumPy is fast enough
 
-_SEARCHED = 1 << 17  # bytes searched at a time: a copy of them stays in the cache
+_SEARCHED = 1 << 17  # bytes searched at a time, so that the copy stays in the cache
 
-_BLOCK = 1 << 22  # bytes gathered at a time: bounds the index array of a gather to 32 MiB
+_BLOCK = 1 << 22  # bytes gathered at a time, so that the index array has at most 32 MiB
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WordCounts:
-    """Distinct words with int64 counts. Rows may stand in any order; `digest` does not see it.
+    """Distinct words with int64 counts, in any order of rows.
 
     Attributes:
         word_bytes: uint8, all words one after the other.
@@ -83,8 +79,8 @@ class WordCounts:
         if (len(self.offsets), len(self.first_positions)) != (rows + 1, rows):
             raise InvalidOption(
                 f"{rows} counts, {len(self.offsets)} offsets and {len(self.first_positions)} first "
-                "positions are no word counts",
-                "a count and a position for each word, and one offset more",
+                "positions do not match",
+                "expected a count and a position for each word, and one offset more",
                 "use WordCounts.from_pairs or WordCounts.from_mapping",
             )
 
@@ -92,28 +88,28 @@ class WordCounts:
     def from_mapping(
         cls, words: Mapping[bytes, int], pattern: SplitPattern | str | None = None
     ) -> WordCounts:
-        """Word counts from ``{word: count}``; the order of the mapping is the order of sight.
+        """Create word counts from ``{word: count}``, in the order of the mapping.
 
         Raises:
             InvalidOption: an empty word, or a count that is not in 1 … 2⁶³ − 1.
         """
         if not isinstance(words, Mapping):
             raise WrongKind(
-                f"words are given as {words!r:.80}",
-                "accepted: a mapping from bytes to whole numbers",
+                f"words are {words!r:.80}",
+                "expected a mapping from bytes to whole numbers",
                 'write {b"low": 5}, or use WordCounts.from_pairs',
             )
         for word, count in words.items():
             if not isinstance(word, bytes) or not word:
                 raise InvalidOption(
                     f"{word!r} is not a word",
-                    "words are non-empty bytes",
+                    "expected non-empty bytes",
                     'encode text first: {"low".encode(): 5}',
                 )
             if (type(count) is not int and not _is_whole(count)) or not 0 < count <= COUNT_LIMIT:
                 raise InvalidOption(
                     f"the word {word[:40]!r} has the count {count!r}",
-                    f"counts are whole numbers from 1 to {COUNT_LIMIT}",
+                    f"expected a whole number from 1 to {COUNT_LIMIT}",
                     "leave out words that do not occur",
                 )
         number = len(words)
@@ -133,11 +129,9 @@ class WordCounts:
         pairs: Iterable[tuple[str | bytes, int]],
         pattern: SplitPattern | str | None = None,
     ) -> WordCounts:
-        """Word counts from (word, count), as other programs list them; equal words are added up.
+        """Create word counts from (word, count) pairs; equal words are added up.
 
-        Args:
-            pairs: words as text or UTF-8; the order is the order of sight.
-            pattern: the split pattern that made the words; ``gpt2`` when empty.
+        Words are text or UTF-8, in order of first occurrence. The pattern is ``gpt2`` by default.
 
         Raises:
             InvalidOption: as for `from_mapping`, and for sums beyond 2⁶³ − 1.
@@ -149,15 +143,15 @@ class WordCounts:
                 word, count = pair
             except (TypeError, ValueError):
                 raise WrongKind(
-                    f"{pair!r} is given where a word and its count stand",
-                    "accepted: pairs of a word, as text or UTF-8, and a whole number",
+                    f"{pair!r} is not a word and its count",
+                    "expected pairs of a word, as text or UTF-8, and a whole number",
                     'write [("low", 5)], or list(counts.items()) of a mapping',
                 ) from None
             key = word if type(word) is bytes else _word_of(word)
             if (type(count) is not int and not _is_whole(count)) or count < 1:
                 raise InvalidOption(
                     f"the word {word[:40]!r} has the count {count!r}",
-                    f"counts are whole numbers from 1 to {COUNT_LIMIT}",
+                    f"expected a whole number from 1 to {COUNT_LIMIT}",
                     "leave out words that do not occur",
                 )
             words[key] = words.get(key, 0) + int(count)
@@ -165,18 +159,18 @@ class WordCounts:
 
     @classmethod
     def from_arrow(cls, data: Any, pattern: SplitPattern | str | None = None) -> WordCounts:
-        """Word counts from Arrow data with columns ``word`` and ``count``; equal words are added.
+        """Create word counts from Arrow data; equal words are added up.
 
         Args:
-            data: whatever exports an Arrow stream: tables of pyarrow, polars, DuckDB, pandas. Words
-                are strings or binary; a column ``first_position`` gives the order of sight, else
-                that of the rows is it.
-            pattern: the split pattern that made the words; when empty the one that the schema
-                names, as `to_arrow` leaves it, and ``gpt2`` where it names none.
+            data: any object that exports an Arrow stream: tables of pyarrow, polars, DuckDB,
+                pandas. It has columns ``word`` (strings or binary) and ``count``, and may have
+                ``first_position``, which otherwise is the row number.
+            pattern: the split pattern that made the words; by default the one in the schema's
+                metadata (see `to_arrow`), or else ``gpt2``.
 
         Raises:
             InvalidOption: no such columns, null, a count that is not in 1 … 2⁶³ − 1.
-            InvalidPattern: the pattern, or the one that the schema names, cannot be used.
+            InvalidPattern: the pattern cannot be used.
             LibraryFailed: pyarrow cannot read the data.
         """
         batches, named = columns_of(data)
@@ -184,24 +178,27 @@ class WordCounts:
         parts = [cls(*columns, parsed) for columns in batches]
         if not parts:
             return cls.empty(parsed)
-        made = concatenated(parts)
-        # A word may stand in several rows, as partial sums of other programs do.
-        words = made.words()
+        counts = concatenated(parts)
+        # Other programs may write several rows for a word, as partial sums.
+        words = counts.words()
         if len(set(words)) == len(words):
-            return made
-        return cls.from_pairs(made.take(order_of_positions(made.first_positions)).items(), parsed)
+            return counts
+        return cls.from_pairs(
+            counts.take(order_of_positions(counts.first_positions)).items(), parsed
+        )
 
     def to_arrow(self) -> Any:
-        """A `pyarrow.Table` of ``word`` (large_binary), ``count`` and ``first_position`` (int64).
+        """Return a `pyarrow.Table` of ``word``, ``count`` and ``first_position``.
 
-        Its schema's metadata names the split pattern. The columns are these arrays, not copies.
+        Words are large_binary, the others int64; all share memory with these arrays. The schema's
+        metadata names the split pattern.
         """
         columns = Columns(self.word_bytes, self.offsets, self.counts, self.first_positions)
         return arrow_of(columns, self.pattern.name or self.pattern.regex)
 
     @classmethod
     def empty(cls, pattern: SplitPattern | str | None = None) -> WordCounts:
-        """Counts without a single word."""
+        """Create counts without a single word."""
         return cls.from_mapping({}, pattern)
 
     def __len__(self) -> int:
@@ -211,40 +208,40 @@ class WordCounts:
         return f"<WordCounts: {len(self)} words, {self.total} occurrences>"
 
     def words(self) -> list[bytes]:
-        """The words in the order of the rows."""
+        """Return the words in the order of the rows."""
         content = self.word_bytes.tobytes()
         ends = self.offsets.tolist()
         return [content[a:b] for a, b in itertools.pairwise(ends)]
 
     def items(self) -> Iterator[tuple[bytes, int]]:
-        """(word, count) in the order of the rows."""
+        """Return (word, count) in the order of the rows."""
         return zip(self.words(), self.counts.tolist(), strict=True)
 
     def words_with(self, texts: Sequence[str]) -> list[bytes | None]:
-        """For each text the first word that holds it; None if none does."""
+        """Return for each text the first word that contains it, or None."""
         texts = checks.texts("texts", texts)
         sought = [text.encode() for text in texts]
-        found: list[bytes | None] = [None] * len(sought)
+        matches: list[bytes | None] = [None] * len(sought)
         more = max(map(len, sought), default=1) - 1
         for begin in range(0, len(self.word_bytes), _SEARCHED):
             content = self.word_bytes[begin : begin + _SEARCHED + more].tobytes()
             for number, text in enumerate(sought):
-                at = content.find(text) if found[number] is None else -1
-                while at >= 0 and found[number] is None:
+                at = content.find(text) if matches[number] is None else -1
+                while at >= 0 and matches[number] is None:
                     row = int(np.searchsorted(self.offsets, begin + at, side="right")) - 1
-                    first, behind = self.offsets[row : row + 2].tolist()
-                    if begin + at + len(text) <= behind:
-                        found[number] = self.word_bytes[first:behind].tobytes()
+                    first, last = self.offsets[row : row + 2].tolist()
+                    if begin + at + len(text) <= last:
+                        matches[number] = self.word_bytes[first:last].tobytes()
                     at = content.find(text, at + 1)
-        return found
+        return matches
 
     def to_mapping(self) -> dict[bytes, int]:
-        """``{word: count}`` in the order of the rows."""
+        """Return ``{word: count}`` in the order of the rows."""
         return dict(self.items())
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """int64 ``[n]``: bytes of each word."""
+        """Bytes of each word, int64 ``[n]``."""
         return np.diff(self.offsets)
 
     @property
@@ -256,7 +253,7 @@ class WordCounts:
 
     @property
     def total_bytes(self) -> int:
-        """Bytes of all occurrences together: Σ count · length; exact beyond 2⁶³."""
+        """Bytes of all occurrences, Σ count · length; exact beyond 2⁶³."""
         total = 0
         for begin in range(0, len(self), _ROWS_AT_A_TIME):
             counts = self.counts[begin : begin + _ROWS_AT_A_TIME]
@@ -268,18 +265,14 @@ class WordCounts:
         return total
 
     def take(self, order: NDArray[np.int64]) -> WordCounts:
-        """The rows ``order`` (int64 indices), in that order.
-
-        Raises:
-            OutOfRange: there is no such row, or no whole numbers are given.
-        """
+        """Return the rows ``order`` (int64 indices), in that order, or raise `OutOfRange`."""
         checks.instance("order", order, np.ndarray)
         whole = order.ndim == 1 and (order.dtype.kind in "iu" or not order.size)
         if not whole or (order.size and not 0 <= order.min() <= order.max() < len(self)):
             raise OutOfRange(
-                f"rows {order!r} are asked for, of {len(self)}",
-                "an array of numbers of rows, which begin with 0",
-                "np.flatnonzero(mask) are those of a mask",
+                f"rows {order!r} were requested, of {len(self)}",
+                "expected an array of row numbers, which begin with 0",
+                "for a mask, use np.flatnonzero(mask)",
             )
         word_bytes, offsets = gather_words(self.word_bytes, self.offsets, order)
         return WordCounts(
@@ -287,18 +280,14 @@ class WordCounts:
         )
 
     def between(self, begin: int, end: int) -> WordCounts:
-        """The rows from ``begin`` to before ``end``, as views.
-
-        Raises:
-            OutOfRange: the first row is none, or lies beyond the last.
-        """
+        """Return the rows from ``begin`` to before ``end``, as views."""
         begin = checks.whole_number("begin", begin)
         end = checks.whole_number("end", end)
         if not 0 <= begin <= min(end, len(self)):
             raise OutOfRange(
-                f"rows {begin} to {end} are asked for, of {len(self)}",
-                "the number of a row, and that of a later one",
-                f"counts.between(0, {len(self)}) are all of them",
+                f"rows {begin} to {end} were requested, of {len(self)}",
+                "expected the number of a row, and that of a later one",
+                f"for all rows, use counts.between(0, {len(self)})",
             )
         offsets = self.offsets[begin : min(end, len(self)) + 1]
         return WordCounts(
@@ -310,39 +299,37 @@ class WordCounts:
         )
 
     def sorted(self) -> WordCounts:
-        """The same counts with rows sorted by the bytes of the words."""
+        """Return the counts with rows sorted by the bytes of the words."""
         order = sorted(range(len(self)), key=self.words().__getitem__)
         return self.take(np.array(order, np.int64))
 
     def in_order_of_sight(self) -> WordCounts:
-        """The same counts with rows sorted by first position."""
+        """Return the counts with rows sorted by first position."""
         if np.all(self.first_positions[1:] > self.first_positions[:-1]):
             return self
         return self.take(order_of_positions(self.first_positions))
 
     def at_least(self, min_word_count: int) -> WordCounts:
-        """The rows whose count is ``min_word_count`` or more."""
+        """Return the rows whose count is ``min_word_count`` or more."""
         min_word_count = checks.whole_number("min_word_count", min_word_count)
         if not len(self) or int(self.counts.min()) >= min_word_count:
             return self
         return self.take(np.flatnonzero(self.counts >= min_word_count).astype(np.int64))
 
     def shifted(self, distance: int) -> WordCounts:
-        """The same counts with ``distance`` added to every first position (no copy of words)."""
+        """Return the counts with ``distance`` added to first positions, without a copy."""
         distance = checks.whole_number("distance", distance)
         return replace(self, first_positions=self.first_positions + np.int64(distance))
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what training can see: words, counts, order of sight, pattern.
+        """SHA-256 of what training can see: words, counts, order of occurrence, pattern.
 
-        Independent of the order of rows and of the scale of positions: two corpora with the same
-        words, counts and order of first occurrence have the same digest however they were cut.
-        Rows are hashed in order of sight, in which counting and adding up leave them.
+        Independent of the order of rows and the scale of positions, and so of how a corpus was cut.
         """
         rows = self.in_order_of_sight()
         if np.any(rows.first_positions[1:] == rows.first_positions[:-1]):
-            rows = self.sorted().in_order_of_sight()  # no counted text: words decide
+            rows = self.sorted().in_order_of_sight()  # not from a text: words decide
         head = canonical_json({"words": len(self), "pattern": self.pattern.digest, "format": 2})
         return digest_of_bytes(
             head,
@@ -353,7 +340,7 @@ class WordCounts:
 
 
 def concatenated(parts: Sequence[WordCounts]) -> WordCounts:
-    """The rows of all parts (at least one, of one pattern) one after the other, nothing added."""
+    """Concatenate the rows of parts (at least one, of one pattern) without adding up."""
     if len(parts) == 1:
         return parts[0]
     ends = np.cumsum([len(part.word_bytes) for part in parts])
@@ -371,10 +358,10 @@ def concatenated(parts: Sequence[WordCounts]) -> WordCounts:
 
 
 def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A stable argsort of int64 ``[n]``.
+    """Return a stable argsort of int64 ``[n]``.
 
-    Where a position and a row number fit 64 bits together they are sorted as one number, digit by
-    digit, lowest first: linear, and several times faster than NumPy's sorts of random numbers.
+    A radix sort if a position and a row number fit 64 bits together: several times faster than
+    NumPy's sorts of random numbers.
     """
     number = len(positions)
     bits = number.bit_length()
@@ -399,14 +386,14 @@ def order_of_positions(positions: NDArray[np.int64]) -> NDArray[np.int64]:
 def sorted_keys(
     keys: NDArray[np.int64], begin: int, bits: int, other: NDArray[np.int64], least: int = 0
 ) -> NDArray[np.int64]:
-    """Numbers sorted by ``bits`` of the bits of what they are above ``least``, from ``begin`` on.
+    """Sort numbers by ``bits`` bits of their excess over ``least``, from ``begin`` on.
 
-    Both arrays are made use of, ``other`` being as long; the result is one of them.
+    Overwrites ``keys`` and ``other``, which are equally long, and returns one of them.
     """
     from bpeline.tokenizer_core.kernels.counting.word_rows import DIGIT_BITS, sort_by_digit
 
     passes = -(-bits // DIGIT_BITS)
-    digit = -(-bits // max(passes, 1))  # the fewer places, the nearer they stay
+    digit = -(-bits // max(passes, 1))  # fewer places stay closer together
     places = np.empty(1 << digit, np.int64)
     for shift in range(begin, begin + passes * digit, max(digit, 1)):
         sort_by_digit(keys, other, least, shift, places)
@@ -417,7 +404,7 @@ def sorted_keys(
 def gather_words(
     word_bytes: NDArray[np.uint8], offsets: NDArray[np.int64], order: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Words ``order`` as a new byte array with new offsets (int64 ``[len(order) + 1]``)."""
+    """Copy the words ``order`` to a new byte array; also return its offsets."""
     begins = offsets[order]
     lengths = offsets[order + 1] - begins
     gathered_offsets = np.zeros(len(order) + 1, np.int64)
@@ -444,7 +431,7 @@ def gather_words(
 
 
 class Columns(NamedTuple):
-    """Rows of word counts, in the arrays of `WordCounts`; words may be repeated."""
+    """Rows in the arrays of `WordCounts`; words may be repeated."""
 
     word_bytes: NDArray[np.uint8]
     offsets: NDArray[np.int64]
@@ -453,7 +440,7 @@ class Columns(NamedTuple):
 
 
 def arrow_of(columns: Columns, pattern: str) -> Any:
-    """A `pyarrow.Table` over the arrays."""
+    """Return a `pyarrow.Table` over the arrays."""
     import pyarrow
 
     rows = len(columns.counts)
@@ -470,27 +457,24 @@ def arrow_of(columns: Columns, pattern: str) -> Any:
 
 
 def columns_of(data: Any) -> tuple[list[Columns], str | None]:
-    """The rows of whatever exports an Arrow stream, batch by batch; see `WordCounts.from_arrow`.
-
-    Beside them the split pattern that its schema names, None where it names none.
-    """
+    """Read the batches of an Arrow stream and the split pattern in its schema."""
     import pyarrow
 
     with fenced("pyarrow", "reading Arrow data"):
         if not hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):
             raise InvalidOption(
                 f"{type(data).__name__} exports no Arrow data",
-                "tables of pyarrow, polars, DuckDB (`relation.arrow()`), pandas 3",
-                "make a pyarrow.Table of it first, or use WordCounts.from_pairs",
+                "expected a table of pyarrow, polars, DuckDB (`relation.arrow()`) or pandas 3",
+                "convert it to a pyarrow.Table first, or use WordCounts.from_pairs",
             )
         if isinstance(data, pyarrow.RecordBatch):
             return [_columns_of_batch(data, 0)], _pattern_of_schema(data.schema)
-        found, rows = [], 0
+        batches, rows = [], 0
         reader = pyarrow.RecordBatchReader.from_stream(data)
         for batch in reader:
-            found.append(_columns_of_batch(batch, rows))
+            batches.append(_columns_of_batch(batch, rows))
             rows += batch.num_rows
-        return found, _pattern_of_schema(reader.schema)
+        return batches, _pattern_of_schema(reader.schema)
 
 
 def _pattern_of_schema(schema: Any) -> str | None:
@@ -505,8 +489,8 @@ def _columns_of_batch(batch: Any, rows: int) -> Columns:
     if missing:
         raise InvalidOption(
             f"there is no column {missing[0]!r}, but {', '.join(batch.schema.names)}",
-            "columns word (string or binary) and count (whole numbers)",
-            "rename them, for instance SELECT token AS word, n AS count",
+            "expected columns word (string or binary) and count (whole numbers)",
+            "rename them, for example SELECT token AS word, n AS count",
         )
     named = {name: batch.column(name) for name in (WORD, COUNT)}
     named[POSITION] = batch.column(POSITION) if POSITION in batch.schema.names else None
@@ -514,13 +498,13 @@ def _columns_of_batch(batch: Any, rows: int) -> Columns:
         if column is not None and column.null_count:
             raise InvalidOption(
                 f"the column {name!r} has {column.null_count} nulls",
-                "a word and a count in each row",
-                "leave these rows out",
+                "expected a word and a count in each row",
+                "leave out these rows",
             )
     if not pyarrow.types.is_integer(named[COUNT].type):
         raise InvalidOption(
             f"counts are {named[COUNT].type}",
-            "whole numbers",
+            "expected whole numbers",
             "CAST(count AS BIGINT)",
         )
     words = named[WORD].cast(pyarrow.large_binary())
@@ -530,18 +514,18 @@ def _columns_of_batch(batch: Any, rows: int) -> Columns:
     if len(counts) and (int(counts.min()) < 1 or bool(np.any(ends[1:] == ends[:-1]))):
         raise InvalidOption(
             "a word is empty, or a count is below 1",
-            "non-empty words, and counts from 1 to 2⁶³ − 1",
-            "leave these rows out: WHERE count > 0 AND word != ''",
+            "expected non-empty words, and counts from 1 to 2⁶³ − 1",
+            "leave out these rows: WHERE count > 0 AND word != ''",
         )
     positions = (
         np.arange(rows, rows + len(counts))
         if named[POSITION] is None
         else named[POSITION].cast(pyarrow.int64()).to_numpy(zero_copy_only=False)
     )
-    held = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
+    values = np.frombuffer(content, np.uint8) if content is not None else np.empty(0, np.uint8)
     begin = int(ends[0]) if len(ends) else 0
     return Columns(
-        np.array(held[begin : int(ends[-1])]),
+        np.array(values[begin : int(ends[-1])]),
         np.array(ends - begin, np.int64),
         np.array(counts, np.int64),
         np.array(positions, np.int64),

@@ -1,8 +1,7 @@
 """Tables of words in memory: they grow, threads share them, and they become rows.
 
-Rows in order of first position are made by threads, each those of a range of positions. Entries
-stay where they are, but for being moved to the front of their table: memory that was never touched
-takes longer than sorting.
+Threads make the rows, each for a range of first positions. Entries are only moved to the front of
+their table, because touching new memory takes longer than sorting.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.splitting import SplitPattern
 
-FULL = 0.6  # of a table's entries; linear probing stays short below this
+FULL = 0.6  # share of entries in use; linear probing is short below this
 FEWEST_BITS = 10
 _ENTRY = 4  # uint64
 _ENTRY_BYTES = 32
 _FIRST_ARENA = 1 << 12
-_SECOND_ARENA = 2_000_000  # in pages that are touched as they are written
+_SECOND_ARENA = 2_000_000  # bytes; pages are touched as they are written
 _ROWS_AT_ONCE = 1 << 16
-# Tables grow one at a time: the smaller and the larger one are there together.
+# Tables grow one at a time, because the old and the new one need memory together.
 _growing = threading.Lock()
 
-# Rows of a range are sorted in the second-level cache of a core.
+# Rows of a range are sorted in a core's L2 cache.
 _ROWS, _MOST_RANGES = 1 << 15, 1 << 10
 _FEW = 1 << 11
-_SAMPLE = 1 << 6  # positions for each range that are looked at
-_CELL_BITS = 12  # cells of positions, of which ranges are made
+_SAMPLE = 1 << 6  # sampled positions per range
+_CELL_BITS = 12  # ranges consist of 2^12 cells of positions
 _APART = 4  # ranges whose numbers fill a cache line
 _ALL_BITS = 63
 
@@ -63,17 +62,16 @@ Moved = Callable[[NDArray[np.int64]], NDArray[np.int64]]
 
 Result = TypeVar("Result")
 
-# Threads seldom meet at one of so many parts, each of which is theirs for microseconds at a time.
-# A thread alone has several as well: they grow and become rows one after the other, so less of them
-# is in memory twice.
+# With so many parts, each locked for microseconds, threads seldom wait. A single thread has several
+# parts, too: they grow and become rows one after the other, so less memory is needed twice.
 _PARTS_OF_EACH = 8
-_FEWEST_PART_BITS = 16  # of all parts of one thread; below, one table does
+_FEWEST_PART_BITS = 16  # a single thread with fewer entries has one table
 _MOST_PARTS = 256
-_TOUCHED = 512  # uint64, a small page
+_TOUCHED = 512  # uint64 in a small page
 
 
 def _renew_lock() -> None:
-    """In a forked child no table grows, whatever the lock says."""
+    """Replace the lock in a forked child, where no table grows."""
     global _growing
     _growing = threading.Lock()
 
@@ -85,7 +83,7 @@ class WordTable:
     """Words with their counts and first positions, each word once.
 
     Attributes:
-        entries, arena, used: what kernels work on, see `kernels.counting.word_table`.
+        entries, arena, used: arrays for kernels, see `kernels.counting.word_table`.
     """
 
     def __init__(
@@ -94,12 +92,11 @@ class WordTable:
         table_bytes: int | None = None,
         memory: tuple[NDArray[np.uint64], NDArray[np.uint8], NDArray[Any]] | None = None,
     ) -> None:
-        """An empty table.
+        """Create an empty table.
 
         Args:
             bits: room for about 0.6 · 2^bits words from the start.
-            table_bytes: half of it is the most that entries take, half the most that the bytes of
-                long words take; None sets no bounds.
+            table_bytes: memory limit, half for entries and half for the bytes of long words.
             memory: ``entries``, ``arena`` and ``used`` to begin with; entries and used are zeros.
         """
         self._most_arena = COUNT_LIMIT if table_bytes is None else table_bytes // 2
@@ -121,7 +118,7 @@ class WordTable:
 
     @property
     def limit(self) -> int:
-        """Words that it holds without growing."""
+        """Number of words that fit without growing."""
         return int(FULL * (len(self.entries) // _ENTRY))
 
     @property
@@ -137,40 +134,35 @@ class WordTable:
     def make_room(
         self, words: int, arena_bytes: int, larger: NDArray[np.uint64] | None = None
     ) -> bool:
-        """Make room for more words and bytes of long words; False where the bounds forbid it.
-
-        Args:
-            larger: empty entries that may be used, twice as many as now.
-        """
+        """Make room for more words and bytes of long words; False if it exceeds a limit."""
         return self._grow_entries(words, larger) and self._grow_arena(arena_bytes)
 
     def make_room_anyway(self, words: int, arena_bytes: int) -> None:
-        """The same, but the arena may grow beyond its bound, and the entries may become crowded.
+        """Make room for a few more words beyond the limits, until the next `tell`.
 
-        For few words only, and until the next `tell`: four in ten entries are free in a table that
-        is full.
+        The arena may exceed its limit. Entries may become crowded: 40 % are free in a full table.
         """
         self._grow_entries(words)
         self._grow_arena(arena_bytes, anyway=True)
         self.used["limit"] = max(self.limit, len(self) + words)
 
     def tell(self) -> None:
-        """Tell kernels where everything is, and how many words there may be."""
+        """Store the addresses and the word limit for kernels."""
         self.used["entries"], self.used["arena"] = self.place
         self.used["slots"], self.used["arena_size"] = len(self.entries) // _ENTRY, len(self.arena)
         self.used["limit"] = self.limit
 
     def add(self, counts: WordCounts) -> None:
-        """Add rows. All counts together must stay below 2⁶³; the table must have no bounds."""
+        """Add rows to a table without a memory limit; all counts must stay below 2⁶³."""
         size = len(counts.word_bytes)
         # A long word takes its bytes, up to seven more, and its position.
         self._grow_arena(size + (POSITION_BYTES + 7) * (size // 16), anyway=True)
         word_bytes = _padded(counts.word_bytes)
         offsets, occurrences, positions = (
-            np.require(column, np.int64, ["C", "W"])  # as kernels are compiled for
+            np.require(column, np.int64, ["C", "W"])  # the types that kernels are compiled for
             for column in (counts.offsets, counts.counts, counts.first_positions)
         )
-        # Of a part that is not the first most words are there: room is made for few rows at a time.
+        # Most words of later parts are there already, so make room for a few rows at a time.
         most = _ROWS_AT_ONCE if len(self) else max(len(counts), 1)
         for begin in range(0, len(counts), most):
             end = min(begin + most, len(counts))
@@ -186,7 +178,7 @@ class WordTable:
             )
 
     def rows(self, pattern: SplitPattern) -> WordCounts:
-        """All words, in order of first position; the table keeps them."""
+        """Return all words in order of first position; the table keeps them."""
         words, size = len(self), int(self.used["word_bytes"][0])
         numbers, positions = in_pages(words + 1, np.int64), in_pages(words, np.int64)
         word_rows.list_words(self.entries, self.arena, numbers, positions)
@@ -205,7 +197,7 @@ class WordTable:
         return WordCounts(word_bytes[:size], offsets, counts, first_positions, pattern)
 
     def _grow_entries(self, words: int, made: NDArray[np.uint64] | None = None) -> bool:
-        """Grow as far as needed, or as far as allowed: then the answer is False."""
+        """Grow as far as needed and allowed; False if that is not enough."""
         wanted = self.bits
         while len(self) + words > FULL * (1 << wanted):
             wanted += 1
@@ -224,7 +216,7 @@ class WordTable:
         self.tell()
 
     def _grow_arena(self, more: int, *, anyway: bool = False) -> bool:
-        """Grow as far as needed; where the bounds forbid that, not at all or no farther."""
+        """Grow as far as needed; False if the limit forbids it."""
         used = self.arena_bytes
         size = used + more
         if size > len(self.arena):
@@ -239,7 +231,7 @@ class WordTable:
 
 
 def _padded(word_bytes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """A copy of the bytes of words, with as many readable ones behind as kernels may read."""
+    """Copy the bytes of words, with padding that kernels may read."""
     padded = np.empty(len(word_bytes) + PADDING, np.uint8)
     padded[: len(word_bytes)] = word_bytes
     padded[len(word_bytes) :] = 0
@@ -247,39 +239,30 @@ def _padded(word_bytes: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def too_many(total: int) -> InvalidOption:
-    """The refusal of counts that do not fit 64 bits."""
+    """Return the error for counts that do not fit 64 bits."""
     return InvalidOption(
         f"the word counts add up to {total}",
-        f"counts are 64-bit integers: up to {COUNT_LIMIT}",
+        f"expected a sum that fits a 64-bit integer: up to {COUNT_LIMIT}",
         "use smaller weights: only their proportions matter",
     )
 
 
 def first_arena(*, for_many: bool = False) -> NDArray[np.uint8]:
-    """What holds the first long words, with as many readable bytes behind as kernels may read.
-
-    Args:
-        for_many: whether it grows anyway; what is not written takes no memory then.
-    """
+    """Allocate an arena for long words, with padding; it is larger ``for_many``."""
     if for_many:
         return in_pages(_SECOND_ARENA, np.uint8)
     return np.empty(_FIRST_ARENA + word_rows.ROOM, np.uint8)[:_FIRST_ARENA]
 
 
 def empty_entries(bits: int) -> NDArray[np.uint64]:
-    """2^``bits`` empty entries: uint64 ``[4 · 2^bits]``; none lies in two cache lines."""
+    """Allocate 2^``bits`` empty entries, uint64 ``[4 · 2^bits]``, cache-aligned."""
     return in_lines(_ENTRY << bits, np.uint64)
 
 
 def rows_of(
     tables: Sequence[WordTable], pattern: SplitPattern, moved: Moved | None, threads: int
 ) -> WordCounts:
-    """All words of tables that have none in common, in order of first position.
-
-    Args:
-        tables: a power of two of them; only their memory is of use afterwards.
-        pattern, moved, threads: see `WordParts.rows`.
-    """
+    """Return the words of 2^n disjoint tables, which are used up: `WordParts.rows`."""
     rows = _Rows(tables, moved)
     with _Threads(threads) as at_once:
         rows.last = max(at_once(rows.pack, range(len(tables))))
@@ -299,7 +282,7 @@ def rows_of(
 
 
 def load_kernels_of_rows() -> None:
-    """Load, or compile, what makes many words rows, while other threads still count them."""
+    """Load or compile the kernels of `rows_of`, while other threads still count."""
     compile_declared(
         word_rows.pack_entries,
         word_rows.count_shares,
@@ -313,10 +296,10 @@ class _Rows:
     """Rows in the making.
 
     Attributes:
-        positions, counts, offsets, word_bytes: of the rows. Until these are in order, ``positions``
-            has those of the entries of one table after the other.
+        positions, counts, offsets, word_bytes: of the rows. Until these are sorted, ``positions``
+            holds the positions of the entries, table by table.
         size: bytes of all words.
-        last: no position is above.
+        last: largest position.
     """
 
     last = 0
@@ -328,7 +311,7 @@ class _Rows:
         self._bits = max(map(len, tables)).bit_length() + self._part_bits
         words = self._begins[-1]
         self.size = sum(int(table.used["word_bytes"][0]) for table in tables)
-        # One after the other, so that most of them lies in large pages.
+        # One allocation, so that most of it is in large pages.
         memory = in_pages(8 * (3 * words + 1) + self.size + word_rows.ROOM, np.uint8)
         columns = memory[: 8 * (3 * words + 1)].view(np.int64)
         self.positions, self.counts, self.offsets = np.split(columns, [words, 2 * words])
@@ -338,7 +321,7 @@ class _Rows:
         return self.positions[self._begins[part] : self._begins[part + 1]]
 
     def pack(self, part: int) -> int:
-        """Move the entries of one table to its front, list their positions; the last of these."""
+        """Move the entries of a table to its front; return the largest position."""
         table, positions = self._tables[part], self._of_table(part)
         word_rows.pack_entries(table.entries, table.arena, positions)
         give_back(table.entries[4 * len(positions) :])
@@ -348,18 +331,18 @@ class _Rows:
 
     @property
     def are_few(self) -> bool:
-        """Whether ranges of them are not worth making."""
+        """Whether there are too few rows to divide them into ranges."""
         return len(self.positions) <= _FEW
 
     @property
     def fit_in_numbers(self) -> bool:
-        """Whether one number can hold a position up to the last one, and where its entry is."""
+        """Whether one number can hold any position and the place of its entry."""
         return self._bits + self.last.bit_length() <= _ALL_BITS
 
     def find_ranges(self, threads: int) -> int:
-        """Ranges of positions with about as many words in each, some for each thread; how many."""
+        """Choose ranges of positions with about as many words in each; return how many."""
         words = len(self.positions)
-        # As many for each thread, so that all of them end at about the same time.
+        # As many for each thread, so that all end at about the same time.
         number = min(max(words // (_ROWS * threads), 1) * threads, _MOST_RANGES)
         sample = np.sort(self.positions[:: max(words // (_SAMPLE * number), 1)])
         self._shift = max(self.last.bit_length() - _CELL_BITS, 0)
@@ -370,7 +353,7 @@ class _Rows:
         number = int(self._ranges[-1]) + 1
         begins = np.searchsorted(self._ranges, np.arange(number)) << self._shift
         self._between = [*begins.tolist(), self.last]
-        # Of each range in each table words and bytes; no two tables share a cache line.
+        # Words and bytes of each table in each range; tables do not share cache lines.
         shape = len(self._tables), -(-number // _APART) * _APART, 2
         self._shares = in_lines(2 * shape[0] * shape[1], np.int64).reshape(shape)
         return number
@@ -383,20 +366,20 @@ class _Rows:
         )
 
     def place_ranges(self) -> None:
-        """Give each range a place, and in it each table one; the same for their bytes."""
+        """Assign rows and bytes to each range and, in a range, to each table."""
         words, sizes = self._shares[:, :, 0].T, self._shares[:, :, 1].sum(axis=0)
         self._first_rows, self._first_bytes = _begins(words.sum(axis=1)), _begins(sizes)
         words[:] = np.cumsum(words).reshape(words.shape) - words
         self._numbers = in_pages(len(self.positions), np.int64)
 
     def share_out(self, part: int) -> None:
-        """Put the rows of one table to those of their ranges."""
+        """Move the rows of one table to their ranges."""
         bits = self._part_bits, self._bits
         place = self._ranges, self._shift, part, *bits
         word_rows.share_rows(self._of_table(part), *place, self._shares[part], self._numbers)
 
     def write(self, number: int) -> int:
-        """The rows of one range; the least of their counts."""
+        """Write the rows of one range; return the smallest count."""
         mine = slice(*self._first_rows[number : number + 2])
         numbers, positions = self._numbers[mine], self.positions[mine]
         first, last = self._between[number : number + 2]
@@ -408,7 +391,7 @@ class _Rows:
         return count
 
     def write_all(self) -> int:
-        """All rows, where they are few or positions leave no room for numbers."""
+        """Write all rows at once, if they are few or do not fit in numbers."""
         numbers = np.concatenate(
             [
                 np.arange(len(table), dtype=np.int64) << self._part_bits | part
@@ -429,7 +412,7 @@ class _Rows:
 
 
 class _Threads:
-    """Calls a function of numbers in several threads, of which the calling one is one."""
+    """Calls a function of numbers in several threads, including the calling one."""
 
     def __init__(self, number: int) -> None:
         self._others = number - 1
@@ -443,7 +426,7 @@ class _Threads:
             self._pool.shutdown()
 
     def __call__(self, call: Callable[[int], Result], numbers: Iterable[int]) -> list[Result]:
-        """What the function gives, in any order."""
+        """Return the results in any order."""
         waiting, results = deque(numbers), list[Result]()
 
         def work() -> None:
@@ -458,33 +441,27 @@ class _Threads:
         if self._pool is not None:
             working = [self._pool.submit(work) for _ in range(min(self._others, len(waiting) - 1))]
         work()
-        for one in working:
-            one.result()
+        for future in working:
+            future.result()
         return results
 
 
 def _begins(sizes: Iterable[int]) -> list[int]:
-    """Where each of several parts of these sizes begins, and where the last one ends."""
+    """Return where each of several parts begins, and where the last one ends."""
     return [0, *np.cumsum(list(sizes)).tolist()]
 
 
 class WordParts:
-    """Tables of words, and what each of them holds; a word belongs to one of them by its hash.
+    """Tables of words that threads share; the hash of a word decides its table.
 
     Attributes:
         tables: a power of two of them.
         used: their records, see `kernels.counting.word_table`.
-        bits: room for about 0.6 · 2^bits words, from the start.
+        bits: room for about 0.6 · 2^bits words from the start.
     """
 
     def __init__(self, bits: int, threads: int = 1, table_bytes: int | None = None) -> None:
-        """Empty tables.
-
-        Args:
-            bits: for how many words.
-            threads: how many add words.
-            table_bytes: bounds, see `WordTable`: then there is one table, for one thread.
-        """
+        """Create empty tables; with ``table_bytes``, one table for one thread."""
         self.bits = max(bits, FEWEST_BITS)
         if table_bytes is not None:
             self.tables = [WordTable(bits, table_bytes)]
@@ -505,11 +482,11 @@ class WordParts:
         self._growing = [threading.Lock() for _ in self.tables]
 
     def make_room(self, part: int, words: int, arena_bytes: int) -> bool:
-        """Make room in a table, see `WordTable.make_room`."""
+        """`WordTable.make_room` in one of the tables."""
         table, larger = self.tables[part], None
         with self._growing[part]:
             if len(self.tables) > 1 and len(table) + words > table.limit:
-                # Others wait while words are moved, so fresh memory is touched before.
+                # Touch new memory before the lock: others wait while words are moved.
                 larger = empty_entries(table.bits + 1)
                 larger[::_TOUCHED] = 0
             with self.held(part):
@@ -517,7 +494,7 @@ class WordParts:
 
     @contextmanager
     def held(self, part: int) -> Iterator[WordTable]:
-        """A table that no other thread reads or writes meanwhile."""
+        """Lock a table, so that no other thread reads or writes it."""
         hold_table(self.used, part)
         try:
             yield self.tables[part]
@@ -530,12 +507,9 @@ class WordParts:
         moved: Callable[[NDArray[np.int64]], NDArray[np.int64]] | None = None,
         threads: int = 1,
     ) -> WordCounts:
-        """All words, in order of first position; the tables are empty then.
+        """Return all words in order of first position, and remove the tables.
 
-        Args:
-            pattern: what made the words.
-            moved: gives first positions (int64) their final values, in the same order.
-            threads: how many of them make rows; each those of a range of positions.
+        ``moved`` converts first positions (int64) to their final values, in the same order.
         """
         tables, self.tables = self.tables, []
         return rows_of(tables, pattern, moved, threads)

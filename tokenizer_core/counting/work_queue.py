@@ -1,4 +1,4 @@
-"""Pieces of work handed to threads in order: how files, texts and digests are counted at once."""
+"""Hand pieces of work to threads in order, to count files, texts and digests."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ from typing import Any, TypeAlias, TypeVar
 from bpeline.tokenizer_core.splitting import abandon_matching
 
 P = TypeVar("P")
-# Makes what one thread does with a piece and its number.
+# Creates the function that one thread calls with the number of a piece and the piece.
 Start: TypeAlias = Callable[[], Callable[[int, P], object]]
 
-_WAITING = 2  # pieces for each thread that may wait for it
-_PATIENCE = 0.1  # seconds between two looks at whether another thread has failed
+_WAITING = 2  # queued pieces per thread
+_PATIENCE = 0.1  # seconds between checks for a failed thread
 
 
 class WorkQueue:
-    """Pieces that threads take in order; used for one run.
-
-    Args:
-        tell: called in the calling thread, several times a second.
-    """
+    """Pieces that threads take in order, for one run; ``tell`` is called meanwhile."""
 
     def __init__(self, tell: Callable[[], None] | None = None) -> None:
         self._tell = tell
-        self._ended: int | None = None  # pieces from this number on are not wanted
+        self._ended: int | None = None  # pieces from this number on are dropped
         self._errors: dict[int, Exception] = {}
         self._ending = threading.Lock()
 
@@ -38,16 +34,11 @@ class WorkQueue:
         threads: int,
         beside: Callable[[], None] | None = None,
     ) -> None:
-        """Have all pieces done.
+        """Process all pieces; ``beside`` is called in an additional thread.
 
-        Args:
-            pieces: taken by the calling thread, a few before they are done.
-            start: called once in each thread.
-            beside: done by a further thread meanwhile.
-
-        Raises:
-            BaseException: the error of the first piece that had one; what ``pieces`` or ``tell``
-                raises, or an interruption, once the pieces that are being done have ended.
+        The calling thread consumes ``pieces``, a few ahead of the work. Raises the error of the
+        first piece that failed; or what ``pieces`` or ``tell`` raises, or an interruption, after
+        the current pieces have ended.
         """
         waiting: queue.Queue[tuple[int, P] | None] = queue.Queue(_WAITING * threads)
         with ThreadPoolExecutor(threads + 1, thread_name_prefix="count") as pool:
@@ -60,8 +51,8 @@ class WorkQueue:
                         break
                 for _ in range(threads):
                     self._hand_over(waiting, None)
-                for one in running:
-                    self._await(one)
+                for future in running:
+                    self._await(future)
             except BaseException:
                 self._end(0)
                 abandon_matching()
@@ -70,11 +61,11 @@ class WorkQueue:
             raise self._errors[min(self._errors)]
 
     def wanted(self, number: int) -> bool:
-        """Whether a piece is still wanted: none before it has failed."""
+        """Whether no piece before this one has failed."""
         return self._ended is None or number < self._ended
 
     def _hand_over(self, waiting: queue.Queue[Any], piece: Any) -> bool:
-        """Put a piece where threads take them; False where one of them has failed."""
+        """Put a piece in the queue; False if a thread has failed."""
         while self._ended is None:
             try:
                 waiting.put(piece, timeout=_PATIENCE)
@@ -92,19 +83,19 @@ class WorkQueue:
     def _work(self, waiting: queue.Queue[tuple[int, P] | None], start: Start[P]) -> None:
         try:
             work = start()
-            # Pieces before one that failed were all taken before it.
+            # All pieces before a failed one were taken before it.
             while self._ended is None:
                 try:
-                    taken = waiting.get(timeout=_PATIENCE)
+                    numbered = waiting.get(timeout=_PATIENCE)
                 except queue.Empty:
                     continue
-                if taken is None:
+                if numbered is None:
                     return
                 try:
-                    work(*taken)
+                    work(*numbered)
                 except Exception as error:
-                    self._errors[taken[0]] = error
-                    self._end(taken[0])
+                    self._errors[numbered[0]] = error
+                    self._end(numbered[0])
         except BaseException:
             self._end(0)
             raise

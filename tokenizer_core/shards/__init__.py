@@ -1,4 +1,4 @@
-"""Files of text become files of token ids, as much at a time as fits, resumed where it stopped."""
+"""Encode files to token shards, in bounded memory, resumed where it stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files are cut into pieces, and pieces become token ids, by many threads, in order."""
+"""Cut files into pieces, and encode the pieces in threads, in order."""
 
 from __future__ import annotations
 
@@ -44,24 +44,22 @@ from bpeline.tokenizer_core.splitting import Cuts, behind_lines
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.vocabulary import SpecialPolicy, find_special_tokens
 
-PIECE_BYTES = 2 << 20  # what is made for one is then used again for the next: LOG.md
+PIECE_BYTES = 2 << 20  # small enough to reuse allocated memory for the next piece: LOG.md
 _LEAST_PIECE = 1 << 17
 _SHARE = 8  # pieces per thread, so that all end at about the same time
-_AHEAD = 4  # pieces per thread under way or waiting to be written
-NO_SEPARATOR = "none"  # typed for text files that are one document each
-_VERSION = 6  # raised whenever the same files and settings give other shards than before
+_AHEAD = 4  # pieces per thread in progress or waiting to be written
+NO_SEPARATOR = "none"  # value of the option for text files that are one document each
+_VERSION = 6  # increased when the same files and settings give different shards
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """What one thread encodes at a time.
+    """The part of a file that one thread encodes at a time, between two legal cuts.
 
     Attributes:
-        file: where it stands.
-        begin, end: bytes of the file's text; both are legal cuts.
         spent: bytes on disk that it stands for.
-        unpacked: its bytes, when the file is compressed and they are known already.
-        row_ids: what names its documents, see `SourceBytes.row_ids`.
+        unpacked: its bytes, if the file is streamed.
+        row_ids: see `SourceBytes.row_ids`.
         ends_file: whether the file's last document ends with it.
     """
 
@@ -74,7 +72,7 @@ class Piece:
     row_ids: Sequence[bytes] = ()
 
     def read(self, reading: Reading, id_field: str) -> ChunkText:
-        """Its documents; arguments and errors as `read_documents`."""
+        """Return its documents; arguments and errors as `read_documents`."""
         raw = self.unpacked
         if raw is None:
             with closing(open_source(self.file, 0)) as source:
@@ -88,7 +86,7 @@ AnyPiece: TypeAlias = Piece | SmallFiles
 def whole_files(
     files: Iterable[SourceFile], reading: Reading, piece_bytes: int, id_field: str
 ) -> Generator[Piece, None, None]:
-    """The pieces of files, the last of which ends each; an empty file has one as well."""
+    """Yield the pieces of files, at least one for each; the last ends the file."""
     for file in files:
         if not file.is_streamed and file.size <= piece_bytes:
             yield Piece(file, 0, file.size, file.size, ends_file=True)
@@ -120,19 +118,19 @@ class FileCutter:
         return self._source.reach(self.position + 1) == self.position
 
     def next_target(self, shard_bytes: int) -> int:
-        """Where the shard that begins here ends at the earliest."""
+        """Return where the shard that begins here ends at the earliest."""
         return (self.position // shard_bytes + 1) * shard_bytes
 
     def pieces(self, target: int | None) -> Iterator[Piece]:
-        """Pieces from here up to the first document end at or after ``target``, or of the file."""
+        """Yield pieces up to the first document end from ``target`` on, or all."""
         end = None
         while self.position != end:
             step = (self.position // self._piece_bytes + 1) * self._piece_bytes
             cut = first_cut(self._source, self._cuts, step)
             if end is None and target is not None and cut >= target:
-                # Piece by piece: a compressed file without a separator would be in memory whole.
-                found = first_cut(self._source, self._document_cuts, target, cut)
-                end, target = (None, cut + 1) if found < 0 else (found, target)
+                # Piece by piece, or a compressed file without separators is in memory whole.
+                document_end = first_cut(self._source, self._document_cuts, target, cut)
+                end, target = (None, cut + 1) if document_end < 0 else (document_end, target)
             cut = cut if end is None else min(cut, end)
             begin, spent, self.position = self.position, self._spent, cut
             plain = not self._file.is_streamed
@@ -145,10 +143,10 @@ class FileCutter:
                 return
 
     def skip(self, end: int) -> int:
-        """Go on at ``end``; bytes on disk that were passed."""
+        """Go on at ``end``; return the bytes on disk that were skipped."""
         while self.position < end and self._file.is_streamed:
             step = min(self._source.reach(self.position + self._piece_bytes), end)
-            if step == self.position:  # the file ends before
+            if step == self.position:  # the file ends earlier
                 break
             self._ids_of(self._source.take(self.position, step))
             self.position = step
@@ -157,7 +155,6 @@ class FileCutter:
         return self._spent - spent
 
     def _ids_of(self, taken: Text | None) -> Sequence[bytes]:
-        """What names the documents that were taken."""
         if taken is None or not self._id_field or not self._file.is_of_records:
             return ()
         rows = np.count_nonzero(taken.data[: taken.size] == RECORD_END[0])
@@ -168,7 +165,7 @@ class FileCutter:
 
 
 def document_cuts(reading: Reading, file: SourceFile) -> Cuts:
-    """Where documents of a file end, and nowhere else."""
+    """Return the cuts at which documents of a file end."""
     if file.format != "text":
         return reading.cuts(file.format)
     return Cuts(special_tokens=reading.special_bytes)
@@ -182,17 +179,17 @@ class EncodedPiece:
     """The ids of one piece of a file.
 
     Attributes:
-        head: uint32, or the dtype of `copied`: ids that go on with the document that the piece
-            before left open.
+        head: uint32, or the dtype of `copied`: ids of the document that the previous piece left
+            open.
         closes_head: whether that document ends here.
-        ids: what follows, end-of-text ids included.
-        ends: int64: where documents end in ``ids``; what is behind the last one stays open.
-        size: bytes of documents, separators left out.
-        head_span: where the head stands: bytes of the file's text.
-        spans: int64 ``[n, 2]``: the same of each document that ends in ``ids``; of `SmallFiles`,
-            where it stands in the text of all of them.
-        tail_span: the same of what stays open; None where nothing does.
-        row_ids: for each document that ends in ``ids`` what `ChunkText` says; or nothing at all.
+        ids: the following ids, with end-of-text ids.
+        ends: int64: where documents end in ``ids``; ids after the last end stay open.
+        size: bytes of documents, without separators.
+        head_span: the span of the head in the file's text.
+        spans: int64 ``[n, 2]``: the span of each document that ends in ``ids``; for `SmallFiles`,
+            in the text of all of them.
+        tail_span: the span of the document that stays open, or None.
+        row_ids: ids of the documents that end in ``ids``, see `ChunkText`; or empty.
     """
 
     head: NDArray[Any]
@@ -206,18 +203,16 @@ class EncodedPiece:
     row_ids: Sequence[bytes] = ()
 
     def copied(self, dtype: str) -> EncodedPiece:
-        """With ids of its own, of a dtype that holds them."""
+        """Return a copy of the ids in a dtype that holds them."""
         return replace(self, head=self.head.astype(dtype), ids=self.ids.astype(dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedReading(Reading):
-    """Documents that are cut only where their ids do not depend on each other.
+    """Read options that cut documents only where ids do not depend on each other.
 
-    Attributes:
-        encoder: gives the ids.
-        sentences: ``lines``: a part of a document ends with a line; ``punkt``: a document is
-            encoded as a whole, for what follows may decide where a sentence ends.
+    With ``sentences`` = ``lines``, parts of a document end with a line. With ``punkt``, a document
+    is encoded as a whole: later text may decide where a sentence ends.
     """
 
     encoder: Encoder | None = None
@@ -238,20 +233,15 @@ class FileEncoding:
     """How files become ids.
 
     Attributes:
-        encoder: gives ids.
         digest: of the tokenizer.
         reading: pattern, separators (as its special tokens) and UTF-8 policy.
-        end_of_text: the id behind each document, or −1.
+        end_of_text: the id after each document, or −1.
         dtype: of the ids: ``uint16``, ``uint32`` or ``int32``.
-        piece_bytes: what one thread encodes at a time, at most; ids do not depend on it.
-        id_count: one more than the greatest id of the tokenizer: what a format chooses dtype by.
-        id_field: the field of a row or JSON line that names its document, for the index; empty:
-            none.
-        special_tokens: of the tokenizer, with their ids, for readers of the ids.
-        found: special tokens found in documents, where they are not those of the tokenizer's
-            encoder.
-        dropping: gives the ids instead, where merges are left out at random; which ones, the name
-            of the file and the place in it decide.
+        piece_bytes: maximum size of a piece; ids do not depend on it.
+        id_count: largest id of the tokenizer + 1, by which a format chooses the dtype.
+        id_field: the field of a row or JSON line with the document's id; empty for none.
+        found: special tokens to find in documents, if not those of the tokenizer's encoder.
+        dropping: encodes with dropout; the file name and the place decide which merges to drop.
     """
 
     encoder: Encoder
@@ -268,7 +258,7 @@ class FileEncoding:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What ids depend on beside the tokenizer and the text, for manifests."""
+        """What ids depend on besides the tokenizer and the text, for manifests."""
         return {
             "end_of_text": self.end_of_text if self.end_of_text >= 0 else None,
             "separator": _as_told(self.reading.special_tokens),
@@ -280,23 +270,24 @@ class FileEncoding:
 
     @property
     def _unusual(self) -> dict[str, Any]:
-        """Settings that older manifests do not have."""
-        one = self.dropping
-        dropout = {} if one is None else {"dropout": one.dropout, "dropout_seed": one.seed}
+        """Settings that older manifests do not have, unless they are defaults."""
+        encoder = self.dropping
+        dropout = (
+            {} if encoder is None else {"dropout": encoder.dropout, "dropout_seed": encoder.seed}
+        )
         return dropout if self.found is None else {**dropout, "allowed_special": [*self.found]}
 
     def piece_of(self, size: int, threads: int | None) -> int:
-        """Bytes of a piece, so that files of ``size`` bytes keep all threads busy to the end."""
+        """Return the size of a piece that keeps all threads busy to the end."""
         share = size // (_SHARE * thread_count(threads))
         return min(self.piece_bytes, max(_LEAST_PIECE, share))
 
     def pieces(
         self, files: Iterable[SourceFile], piece_bytes: int
     ) -> Generator[AnyPiece, None, None]:
-        """What whole files are encoded in, in their order.
+        """Yield the pieces of whole files, in their order.
 
-        `SmallFiles` stand for several files in a row of one piece each. They are read here, by the
-        caller: one at a time.
+        Runs of small files are `SmallFiles`, read here in the calling thread, one at a time.
         """
         reading = self.reading
         if self.dropping is not None or not read_alike_together(reading):
@@ -309,7 +300,7 @@ class FileEncoding:
                 yield SmallFiles.read(work, reading)
 
     def key(self, files: Sequence[SourceFile], *place: Any) -> str:
-        """Digest of everything that ids of these files (or of a place in one) depend on."""
+        """Digest of all that the ids of these files, or of a place in one, depend on."""
         return digest_of(
             {
                 "version": _VERSION,
@@ -325,47 +316,44 @@ class FileEncoding:
         )
 
     def encode(self, piece: AnyPiece) -> EncodedPiece:
-        """Read a piece and encode its documents; empty ones are left out."""
+        """Read a piece and encode its documents, without empty ones."""
         with self.encoded(piece) as encoded:
             return encoded.copied(self.dtype)
 
     @contextmanager
     def encoded(self, piece: AnyPiece) -> Iterator[EncodedPiece]:
-        """`encode`, for who has done with the ids when the block ends; they are uint32."""
+        """Like `encode`, but the uint32 ids are valid only inside the ``with`` block."""
         if isinstance(piece, SmallFiles):
-            with self._together(piece) as one:
-                yield one
+            with self._together(piece) as piece_ids:
+                yield piece_ids
             return
         text = piece.read(self.reading, self.id_field)
         number = _number_of(piece.file) if self.dropping is not None else 0
         encoded = self.plain if piece.file.format == "text" else self._records
-        with encoded(text, piece.begin, number) as one:
-            yield one
+        with encoded(text, piece.begin, number) as piece_ids:
+            yield piece_ids
 
     @contextmanager
     def plain(self, text: ChunkText, begin: int = 0, file: int = 0) -> Iterator[EncodedPiece]:
-        """The ids of text with separators, which may begin and end inside of documents.
+        """Encode text with separators, which may begin and end inside documents.
 
-        Args:
-            text: what a piece says.
-            begin: where the piece stands in the file.
-            file: a number for the file, which random numbers depend on.
+        ``begin`` is where the piece is in the file; random numbers depend on the number ``file``.
         """
         whole = text.text
-        found = find_special_tokens(whole, 0, whole.size, self.reading.special_bytes)
-        edges = np.concatenate((text.documents[:1, 0], found[:, :2].ravel(), [whole.size]))
+        separators = find_special_tokens(whole, 0, whole.size, self.reading.special_bytes)
+        edges = np.concatenate((text.documents[:1, 0], separators[:, :2].ravel(), [whole.size]))
         spans = edges.reshape(-1, 2)
-        kept = spans[:, 0] < spans[:, 1]
-        kept[[0, -1]] = True
-        spans = np.ascontiguousarray(spans[kept])
-        behind = np.full(len(spans), self.end_of_text, np.int64)
-        behind[[0, -1]] = -1
+        is_kept = spans[:, 0] < spans[:, 1]
+        is_kept[[0, -1]] = True
+        spans = np.ascontiguousarray(spans[is_kept])
+        appended = np.full(len(spans), self.end_of_text, np.int64)
+        appended[[0, -1]] = -1
         places = begin + _in_chunk(spans, text.anchors)
-        with self._ids(self._of_text, whole, spans, behind, file, places[:, 0]) as (ids, ends):
+        with self._ids(self._of_text, whole, spans, appended, file, places[:, 0]) as (ids, ends):
             head = int(ends[0])
             rest, ends, filled = _filled(ids[head:], ends[1:-1] - head, self.end_of_text)
             first, last = _span(places[0]), _span(places[-1])
-            closes = len(found) > 0
+            closes = len(separators) > 0
             yield EncodedPiece(
                 ids[:head],
                 closes,
@@ -379,18 +367,18 @@ class FileEncoding:
 
     @contextmanager
     def _together(self, small: SmallFiles) -> Iterator[EncodedPiece]:
-        """The ids of files, each complete."""
+        """Encode files that are each complete."""
         text = small.text
         spans, _ = small.documents(self.reading)
-        behind = np.full(len(spans), self.end_of_text, np.int64)
-        with self._ids(self._of_text, text, spans, behind, 0, spans[:, 0]) as (ids, ends):
+        appended = np.full(len(spans), self.end_of_text, np.int64)
+        with self._ids(self._of_text, text, spans, appended, 0, spans[:, 0]) as (ids, ends):
             ids, ends, filled = _filled(ids, ends, self.end_of_text)
             size, nowhere = _size(spans), (0, 0)
             yield EncodedPiece(ids[:0], False, ids, ends, size, nowhere, spans[filled])
 
     @property
     def _of_text(self) -> Encoder:
-        """The encoder of documents of text files, in which no separator stands."""
+        """The encoder of documents of text files, which have no separator in them."""
         encoder = self.encoder
         if isinstance(encoder, PreparedEncoder):
             return encoder.without(self.reading.special_bytes)
@@ -406,7 +394,7 @@ class FileEncoding:
         file: int,
         begins: NDArray[np.int64],
     ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
-        """Ids of spans of a file that begin at these places of it, and where those of each end."""
+        """Encode spans that begin at these places of a file; return ids and their ends."""
         if self.dropping is None:
             with encoder.lending(text, spans, behind) as lent:
                 yield lent
@@ -416,25 +404,24 @@ class FileEncoding:
 
     @contextmanager
     def _records(self, text: ChunkText, begin: int, file: int) -> Iterator[EncodedPiece]:
-        """The ids of the documents of rows or JSON lines, each complete."""
+        """Encode the documents of rows or JSON lines, which are each complete."""
         filled = text.documents[:, 0] < text.documents[:, 1]
         spans = np.ascontiguousarray(text.documents[filled])
-        behind = np.full(len(spans), self.end_of_text, np.int64)
+        appended = np.full(len(spans), self.end_of_text, np.int64)
         assert text.rows is not None
         # No document is longer than its row, so no two have a place in common.
         begins = begin + text.rows[filled, 0]
-        with self._ids(self.encoder, text.text, spans, behind, file, begins) as (ids, ends):
+        with self._ids(self.encoder, text.text, spans, appended, file, begins) as (ids, ends):
             ids, ends, with_ids = _filled(ids, ends, self.end_of_text)
-            kept = np.flatnonzero(filled)[with_ids]
-            named = [text.row_ids[row] for row in kept.tolist()] if text.row_ids else ()
+            rows = np.flatnonzero(filled)[with_ids]
+            row_ids = [text.row_ids[row] for row in rows.tolist()] if text.row_ids else ()
             nowhere = begin, begin
             size = _size(spans)
-            places = begin + text.rows[kept]
-            yield EncodedPiece(ids[:0], False, ids, ends, size, nowhere, places, row_ids=named)
+            places = begin + text.rows[rows]
+            yield EncodedPiece(ids[:0], False, ids, ends, size, nowhere, places, row_ids=row_ids)
 
 
 def _as_told(separators: tuple[str, ...]) -> str | list[str] | None:
-    """None, the one there is, or a list of several."""
     return list(separators) if len(separators) > 1 else next(iter(separators), None)
 
 
@@ -447,9 +434,9 @@ def _span(edges: NDArray[np.int64]) -> tuple[int, int]:
 
 
 def _in_chunk(spans: NDArray[np.int64], anchors: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Where bytes of a text stand in its chunk."""
+    """Convert positions in a text to positions in its chunk."""
     if len(anchors) == 1:
-        return spans  # as it stands
+        return spans  # same positions
     moved = anchors[:, 1] - anchors[:, 0]
     return spans + moved[np.searchsorted(anchors[:, 0], spans, side="right") - 1]
 
@@ -457,12 +444,9 @@ def _in_chunk(spans: NDArray[np.int64], anchors: NDArray[np.int64]) -> NDArray[n
 def _filled(
     ids: NDArray[Any], ends: NDArray[np.int64], end_of_text: int
 ) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.bool_]]:
-    """Leave out documents without a token, such as white space where it is no word.
+    """Drop documents without a token, such as white space where it is no word.
 
-    Where pieces are cut would decide otherwise whether they count: see `OpenShard`.
-
-    Returns:
-        Ids, ends, and of each document that was given whether it is among them.
+    Otherwise cuts between pieces would decide whether they count. Also returns which were kept.
     """
     marked = int(end_of_text >= 0)
     lengths = ends.copy()
@@ -475,7 +459,7 @@ def _filled(
 
 
 def _number_of(file: SourceFile) -> int:
-    """What random numbers depend on of a file: its name, wherever it lies."""
+    """Return a number for a file by its name, which random numbers depend on."""
     name = os.path.basename(file.path).encode(errors="surrogateescape")
     return int(digest_of_bytes(name)[:15], 16)
 
@@ -483,13 +467,12 @@ def _number_of(file: SourceFile) -> int:
 def separators_of(
     tokenizer: TokenizerParts, asked: str | None, encoded: bool = False
 ) -> tuple[str, ...]:
-    """What separates the documents of a text file.
+    """Return the separators of documents in text files.
 
     Args:
-        asked: one separator; None: every special token of the tokenizer, as when it was trained;
-            ``none``: nothing, each text file is one document.
-        encoded: whether documents become ids as `Tokenizer.encode` makes them: with None, special
-            tokens that it finds by default do not separate.
+        asked: a separator; ``none`` for no separator; None for all special tokens, as in training.
+        encoded: whether documents are encoded as by `Tokenizer.encode`. If that finds special
+            tokens by default, None means no separator.
     """
     if asked is None:
         finds = encoded and tokenizer.spec.allowed_special == "all"
@@ -508,7 +491,7 @@ def file_encoding_of(
     seed: int = 0,
     allowed_special: str | Collection[str] | None = None,
 ) -> FileEncoding:
-    """How a tokenizer makes ids of files; for the options see `Tokenizer.encode_files`."""
+    """Return how a tokenizer encodes files; options as `Tokenizer.encode_files`."""
     checks.choice("invalid_utf8", invalid_utf8, ("strict", "replace", "ignore"))
     checks.text("text_field", text_field)
     checks.text("id_field", id_field)
@@ -520,15 +503,15 @@ def file_encoding_of(
     require_dropout(dropout)
     if dropout and allowed_special is not None:
         raise InvalidOption(
-            "dropout was asked for together with allowed_special",
-            "with dropout special tokens are text",
-            "leave allowed_special out",
+            "dropout cannot be combined with allowed_special",
+            "expected one of them: with dropout, special tokens are text",
+            "leave out allowed_special",
         )
     if dropout and invalid_utf8 != "strict":
         raise InvalidOption(
-            f"dropout was asked for together with --invalid-utf8 {invalid_utf8}",
-            "what is left out depends on places in the files, which this moves",
-            f"leave --invalid-utf8 {invalid_utf8} out, or mend the files",
+            f"dropout cannot be combined with --invalid-utf8 {invalid_utf8}",
+            "expected strict: dropout depends on positions in the files, which this changes",
+            f"leave out --invalid-utf8 {invalid_utf8}, or fix the files",
         )
     separators = [separator] if isinstance(separator, str) else separator
     separators = checks.texts("separator", separators)
@@ -562,19 +545,17 @@ def file_encoding_of(
 def encode_in_order(
     encoding: FileEncoding, pieces: Iterable[Any], threads: int | None
 ) -> Generator[Any, None, None]:
-    """Encode pieces, by several threads a few ahead of who asks; what is none passes through.
+    """Encode pieces in threads, a few ahead, and yield them in order.
 
-    One thread is the one that asks: to hand pieces over takes time, and a second processor.
-
-    Yields:
-        ``(piece, EncodedPiece)`` for each piece, anything else as it is, in their order.
+    With one thread, the calling thread encodes. Yields ``(piece, EncodedPiece)`` for each piece,
+    and anything else as it is.
     """
     threads = thread_count(threads)
     if threads == 1:
         for piece in pieces:
             yield (piece, encoding.encode(piece)) if isinstance(piece, _PIECES) else piece
         return
-    with encoding.plain(ChunkText.of(Text.of(b"compile first"))):  # before threads do
+    with encoding.plain(ChunkText.of(Text.of(b"compile first"))):  # before threads start
         pass
     waiting: deque[tuple[Any, Future[EncodedPiece] | None]] = deque()
     with ThreadPoolExecutor(threads, thread_name_prefix="encode") as pool:

@@ -1,4 +1,4 @@
-"""Files become token ids that are kept in memory, or only counted."""
+"""Encode files to token ids in memory, or only count them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from bpeline.tokenizer_core.shards.shard_job import OpenShard
 Pieces = Generator[AnyPiece, None, None]
 Take = Callable[[Any, EncodedPiece], None]
 
-_AHEAD = 4  # pieces per thread that are taken before it is their turn
+_AHEAD = 4  # pieces per thread to encode ahead of their turn
 
 
 def encode_in_turn(
@@ -37,21 +37,17 @@ def encode_in_turn(
     take: Take,
     on_progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Encode pieces by the thread that asks and others, and hand them over in their order.
+    """Encode pieces in the calling thread and others; hand them over in order.
 
     Args:
-        encoding: how.
-        pieces: what is encoded; closed in the end.
-        threads: how many; by default one per available processor.
-        take: called for each piece in order, by one thread at a time; the ids it is given are
-            written again when it returns.
-        on_progress: called by the thread that asks with how many more bytes of the files (on disk)
-            are done.
+        pieces: closed at the end.
+        take: called for each piece in order, by one thread at a time; the ids are valid until it
+            returns.
+        on_progress: called in the calling thread with how many more bytes on disk are done.
 
     Raises:
-        InvalidOption: less than one thread.
-        UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read. Of several errors it is
-            that of the first piece; pieces before it were handed over.
+        UnreadableSource, InvalidUtf8, CorpusChanged: of the first piece that failed; all pieces
+            before it were handed over.
     """
     others = thread_count(threads) - 1
     work = _Work(encoding, pieces, take, _AHEAD * (others + 1))
@@ -65,8 +61,8 @@ def encode_in_turn(
             running = [pool.submit(work.until_done) for _ in range(others)]
             while work.do_one():
                 tell()
-            for one in running:
-                one.result()
+            for future in running:
+                future.result()
         finally:
             work.stop()
     work.raise_first_error()
@@ -74,10 +70,10 @@ def encode_in_turn(
 
 
 class _Work:
-    """Pieces that are taken by threads and handed over in order.
+    """Pieces that threads take, and that are handed over in order.
 
-    The thread whose piece is next hands it over, without a lock: no other thread may. Then it hands
-    over the pieces after it that others left as copies.
+    The thread with the next piece hands it over, without a lock: no other thread may. Then it hands
+    over the pieces after it that other threads left as copies.
     """
 
     def __init__(self, encoding: FileEncoding, pieces: Pieces, take: Take, ahead: int) -> None:
@@ -85,10 +81,10 @@ class _Work:
         self._pieces = pieces
         self._take = take
         self._ahead = ahead
-        self._choosing = threading.Lock()  # may take long: where a file is decompressed
-        self._changed = threading.Condition()  # guards what follows
-        self._taken = 0  # pieces
-        self._turn = 0  # the number of the next one to be handed over
+        self._choosing = threading.Lock()  # may be held long, while a file is decompressed
+        self._changed = threading.Condition()  # guards the fields below
+        self._taken = 0  # number of pieces
+        self._turn = 0  # number of the next piece to hand over
         self._left: dict[int, tuple[AnyPiece, EncodedPiece]] = {}  # encoded before their turn
         self._errors: dict[int, BaseException] = {}  # by the number of the piece
         self._stopped = False
@@ -99,7 +95,7 @@ class _Work:
             pass
 
     def do_one(self) -> bool:
-        """Encode the next piece; False: there is none, or it is of no use any more."""
+        """Encode the next piece; False if there is none, or work was stopped."""
         with self._changed:
             self._changed.wait_for(lambda: self._taken - self._turn < self._ahead or self._stopped)
         number = -1
@@ -107,7 +103,7 @@ class _Work:
             with self._choosing:
                 number = self._taken
                 piece = None if self._stopped else next(self._pieces, None)
-                if self._stopped:  # by a second interruption, which did not wait for this
+                if self._stopped:  # by a second interruption that did not wait
                     self._pieces.close()
                     return False
                 if piece is None:
@@ -128,19 +124,17 @@ class _Work:
         return True
 
     def stop(self) -> None:
-        """Let no thread begin with another piece, and close them as soon as none takes one.
+        """Begin no more pieces, and close them as soon as no thread takes one.
 
-        A pool does not wait for a thread of its own that began when the caller was interrupted, nor
-        for any when the caller is interrupted while it waits.
+        Needed because an interrupted pool does not wait for its threads.
         """
         self._stopped = True
         with self._changed:
             self._changed.notify_all()
-        with self._choosing:  # a generator that a thread is in cannot be closed by another
+        with self._choosing:  # a generator cannot be closed while another thread runs it
             self._pieces.close()
 
     def spent_since(self) -> int:
-        """Bytes of the pieces handed over since the last call."""
         with self._changed:
             spent, self._spent = self._spent, 0
         return spent
@@ -154,7 +148,7 @@ class _Work:
             return number == self._turn
 
     def _leave(self, number: int, piece: AnyPiece, kept: EncodedPiece) -> None:
-        """Leave a piece to whoever hands over the one before; or hand it over, if that is done."""
+        """Leave a piece to the thread with the one before; hand it over if it is next."""
         with self._changed:
             if number != self._turn:
                 self._left[number] = piece, kept
@@ -176,7 +170,7 @@ class _Work:
 
 
 class DocumentIds(Sequence[NDArray[Any]]):
-    """The ids of documents, one array for each; all of them lie in one.
+    """The ids of documents, a view for each document of one array.
 
     Attributes:
         ids: uint16 or uint32 ``[n]``: documents in the order in which they were read.
@@ -188,20 +182,20 @@ class DocumentIds(Sequence[NDArray[Any]]):
         self.edges = edges
 
     def __len__(self) -> int:
-        """How many documents there are."""
+        """Return the number of documents."""
         return len(self.edges) - 1
 
     def __getitem__(self, number: Any) -> Any:
-        """The ids of one document ``[n]``, without a copy; of a slice, a list of them."""
+        """Return the ids of one document ``[n]``, or a list of these for a slice."""
         if isinstance(number, slice):
-            return [self[one] for one in range(*number.indices(len(self)))]
+            return [self[index] for index in range(*number.indices(len(self)))]
         begin = range(len(self))[number]
         return self.ids[self.edges[begin] : self.edges[begin + 1]]
 
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """What one file holds: ids (end-of-text ids too), documents, and bytes of their text."""
+    """Counts of a file: ids (with end-of-text ids), documents, bytes of their text."""
 
     path: str
     tokens: int
@@ -210,7 +204,7 @@ class FileCount:
 
     @property
     def bytes_per_token(self) -> float | None:
-        """None where there is no token."""
+        """None if there is no token."""
         return self.bytes / self.tokens if self.tokens else None
 
 
@@ -220,28 +214,25 @@ def gather_files(
     threads: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> DocumentIds:
-    """Encode files on all processors and keep the ids.
+    """Encode files on all processors and keep the ids in memory.
 
-    Args:
-        encoding, files: what is encoded.
-        threads: how many; by default one per available processor.
-        on_progress: called with how many more bytes of the files (on disk) are done.
+    ``on_progress`` is called with how many more bytes of the files (on disk) are done.
     """
-    # NumPy copies while other threads go on; a bytearray would keep them waiting.
+    # NumPy copies without the interpreter lock; a bytearray would hold it.
     dtype = np.dtype(encoding.dtype)
     gathered = reserved(sum(file.size for file in files), dtype)
     edges, size = bytearray(8), 0
 
     def add(ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
         nonlocal gathered, size
-        behind = size + len(ids)
-        if behind > len(gathered):  # of compressed files
-            larger = reserved(2 * behind, dtype)
+        new_size = size + len(ids)
+        if new_size > len(gathered):  # files were compressed
+            larger = reserved(2 * new_size, dtype)
             larger[:size] = gathered[:size]
             gathered = larger
-        gathered[size:behind] = ids
+        gathered[size:new_size] = ids
         edges.extend(ends.view(np.uint8).data)
-        size = behind
+        size = new_size
 
     piece_bytes = encoding.piece_of(sum(file.size for file in files), threads)
     shard = OpenShard(add, encoding)
@@ -256,10 +247,7 @@ def count_files(
     threads: int | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> Iterator[FileCount]:
-    """Count files one after the other, in bounded memory; arguments and errors of `gather_files`.
-
-    When a file cannot be read, the counts of the files before it have been given.
-    """
+    """Count files one after the other, in bounded memory; arguments as `gather_files`."""
     counted = OpenShard(_let_go, encoding)
     pieces = whole_files(files, encoding.reading, encoding.piece_bytes, encoding.id_field)
     with closing(encode_in_order(encoding, pieces, threads)) as encoded:

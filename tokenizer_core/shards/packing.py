@@ -1,8 +1,6 @@
-"""Documents of token shards, shuffled and packed into sequences of one length.
+"""Shuffle documents of token shards and pack them into sequences of one length.
 
-The result is a directory of token shards in which a sequence takes the place of a document. The
-order of documents is decided by a seed, one file after another is written, and what was finished
-is kept when the same call comes again.
+A seed decides the order. The result is a directory of token shards whose documents are sequences.
 """
 
 from __future__ import annotations
@@ -41,9 +39,10 @@ MOST_SEED = (1 << 64) - 1
 
 
 def shuffled(count: int, seed: int) -> NDArray[np.int64]:
-    """The numbers below ``count`` in the order of their keys: the same with every NumPy.
+    """Return the numbers below ``count`` in the order of their keys.
 
-    Key i is the number i of the generator SplitMix64 from this seed: all of them differ.
+    Key i is number i of the generator SplitMix64 with this seed; all keys differ. The order is the
+    same with every NumPy version.
     """
     steps = np.arange(1, count + 1, dtype=np.uint64) * STEP
     return np.argsort(scramble(steps + np.uint64(seed)))
@@ -60,32 +59,26 @@ def pack_shards(
     on_shard: Callable[[ShardRecord], None] | None = None,
     write: Callable[[Packing], list[ShardRecord]] | None = None,
 ) -> TokenShards:
-    """Shuffle the documents of shards and write them, end to end, as sequences of one length.
+    """Shuffle the documents of shards and write them as sequences of one length.
 
-    A document that does not fit goes on in the next sequence. The ids that fill no sequence, fewer
-    than ``length`` of the last document or documents, are left out; the manifest says how many.
+    A document that does not fit goes on in the next sequence. The last ids, fewer than ``length``,
+    are left out. Finished shards are kept when the call is repeated.
 
     Args:
-        shards: documents, each with its end-of-text id where it has one; those of a store are
-            copied to a temporary directory.
-        out: a directory of its own, or a URL.
+        shards: documents, with their end-of-text ids if any.
+        out: a separate directory, or a URL.
         length: ids in a sequence.
         seed: decides the order of documents; from 0 to 2⁶⁴ − 1.
-        format: that of ``shards`` where nothing is said.
-        shard_tokens: ids in a packed shard, about; they are in memory while it is written.
-        on_shard: called with each shard when it is there.
-        write: writes all shards, wherever it likes: calls `Packing.write` of an equal packing with
-            every number below ``shards_to_write``, and gives what that returned, in order.
-
-    Returns:
-        The sequences; `TokenShards.parts` tells which documents are in one.
+        format: by default that of ``shards``.
+        shard_tokens: ids in a packed shard, about; memory holds one shard.
+        on_shard: called with each finished shard.
+        write: writes all shards, for example on other machines: calls `Packing.write` of an equal
+            packing with every number below ``shards_to_write`` and returns the results in order.
 
     Raises:
         InvalidOption: a number out of range, shards that are packed, or of format version 1, or
             ``out`` holds others that are not packed.
         WorkspaceLocked: another process writes to ``out``.
-        CorruptFile: the shards are not what was written.
-        DiskFull: no space left; shards that were finished stay.
     """
     checks.instance("shards", shards, TokenShards)
     checks.location("out", out)
@@ -99,12 +92,12 @@ def pack_shards(
     earlier = EarlierShards.at(place)
     if earlier is not None and not earlier.packed:
         raise InvalidOption(
-            f"{place.location} holds documents, and packed sequences would take their place",
-            "a directory of its own",
+            f"{place.location} holds documents, which packed sequences would replace",
+            "expected a separate directory",
             f"pack_shards(shards, '{place.location}/packed', {length})",
         )
     with place.alone(), tempfile.TemporaryDirectory(prefix="bpeline-packing-") as held:
-        # Each packed shard is made of all others: those of a store are fetched once.
+        # Each packed shard needs all others, so those of a store are fetched once.
         packing = Packing(shards.fetch(held), place, length, seed, layout, shard_tokens)
         records = []
         numbers = range(packing.shards_to_write)
@@ -117,16 +110,13 @@ def pack_shards(
 
 
 class Packing:
-    """One order of documents, cut into packed shards of which each can be written by itself.
+    """One order of documents, cut into packed shards that can be written separately.
 
-    Args:
-        shards, length, seed, shard_tokens: as for `pack_shards`, which see for errors.
-        place: where the packed shards go.
-        format: of the packed shards.
+    Arguments and errors as `pack_shards`.
 
     Attributes:
-        shards_to_write: how many there will be.
-        about: what the manifest says of all of them.
+        shards_to_write: number of packed shards.
+        about: what the manifest says about all of them.
     """
 
     def __init__(
@@ -141,14 +131,14 @@ class Packing:
         if length < 1 or shard_tokens < 1 or not 0 <= seed <= MOST_SEED:
             raise InvalidOption(
                 f"length is {length}, shard_tokens is {shard_tokens}, seed is {seed}",
-                "lengths of 1 or more, and a seed from 0 to 2**64 - 1",
+                "expected lengths of 1 or more, and a seed from 0 to 2**64 - 1",
                 "pack_shards(shards, out, 4096, seed=0)",
             )
         if "id_count" not in shards.manifest or "packed" in shards.manifest:
             raise InvalidOption(
                 f"{shards.location} holds packed sequences, or was written by an earlier version",
-                "token shards of documents, of format version 2",
-                "encode the files again, and pack what that writes",
+                "expected token shards of documents, of format version 2",
+                "encode the files again, and pack the result",
             )
         shard_tokens = max(1, shard_tokens // length) * length
         self._place = place
@@ -156,7 +146,7 @@ class Packing:
         self._format, self._shard_tokens = format, shard_tokens
         self._dtype = format.dtype(shards.manifest["id_count"])
         edges = [shards.shard(number)[1] for number in range(len(shards.records))]
-        lengths = [np.diff(one.astype(np.int64)) for one in edges]
+        lengths = [np.diff(shard_edges.astype(np.int64)) for shard_edges in edges]
         self._order = shuffled(len(shards), seed)
         self._lengths = np.concatenate([np.empty(0, np.int64), *lengths])[self._order]
         self._ends = np.cumsum(self._lengths)  # of documents, in the stream of all ids
@@ -183,12 +173,12 @@ class Packing:
         self._digest = digest_of([self.about, shard_tokens])
 
     def write(self, number: int) -> ShardRecord:
-        """Write one packed shard, unless it is there."""
+        """Write one packed shard, unless it exists."""
         key = digest_of([self._digest, number])
         name = f"shard-{number:05d}-{key[:12]}"
-        kept = self._place.finished(name, key)
-        if kept is not None:
-            return kept
+        existing = self._place.finished(name, key)
+        if existing is not None:
+            return existing
         begin = number * self._shard_tokens
         end = min(begin + self._shard_tokens, self._tokens)
         ids, parts = self._gathered(begin, end)
@@ -212,7 +202,7 @@ class Packing:
         return record
 
     def _gathered(self, begin: int, end: int) -> tuple[NDArray[np.generic], NDArray[np.void]]:
-        """The ids in [begin, end) of the stream, and the parts that they are."""
+        """Return the ids in [begin, end) of the stream, and the parts they consist of."""
         low = int(np.searchsorted(self._ends, begin, side="right"))
         high = int(np.searchsorted(self._ends, end, side="left")) + 1
         documents, ends = self._order[low:high], self._ends[low:high]
@@ -223,7 +213,7 @@ class Packing:
         parts["begin"] = np.maximum(begins - begin, 0)
         stops = np.minimum(ends, end) - begin
         ids = np.empty(end - begin, self._dtype)
-        # Shard by shard, in the order of each: what is mapped is read forward, what is not, once.
+        # Shard by shard, in order: mapped ones are read forward, others once.
         homes = np.searchsorted(self._first_of_shard, documents, side="right") - 1
         turns = np.lexsort((documents, homes))
         cuts = np.flatnonzero(np.diff(homes[turns])) + 1

@@ -1,8 +1,7 @@
-"""What a token shard looks like on disk: its files, how they are written and mapped back.
+"""Formats of token shards: their files, how they are written and mapped back.
 
-Parquet: any reader finds the column ``ids``, a list of uint16 or uint32 for each document. Rows of
-documents that were encoded have ``id`` as well, text or null: what names the document, a number in
-digits. Needs pyarrow.
+Parquet has a column ``ids``, a list of uint16 or uint32 for each document. Encoded documents have
+``id`` as well: their id as text (numbers in digits), or null. Parquet needs pyarrow.
 """
 
 from __future__ import annotations
@@ -31,28 +30,22 @@ NPY_HEADER = 128  # bytes of a .npy file before its numbers
 _MAGIC = b"\x93NUMPY\x01\x00"
 _LENGTH_BYTES = 2
 
-# The opening of an .idx file of Megatron-LM: magic, version, code of the dtype, sequences, and one
-# more than documents.
+# Header of an .idx file of Megatron-LM: magic, version, dtype code, sequences, documents + 1.
 _MEGATRON = struct.Struct("<9sQBQQ")
 _MEGATRON_MAGIC = b"MMIDIDX\x00\x00"
 _MEGATRON_CODES = {"uint16": 8, "int32": 4}
-_MEGATRON_UINT16 = 65_500  # ids from which on it keeps them as int32
+_MEGATRON_UINT16 = 65_500  # with so many ids or more, it stores int32
 _MOST_INT32 = (1 << 31) - 1
 _MAPPED = 1_000  # shards; a process may map some 65,000 files
-_BLOCK = 1 << 17  # numbers at a time, where a file is derived from another part of it
+_BLOCK = 1 << 17  # numbers at a time
 
 COLUMN = "ids"
 ID = "id"
-_GROUP_TOKENS = 1 << 22  # of a row group, about: what a reader holds at a time
+_GROUP_TOKENS = 1 << 22  # of a row group, about; readers hold one group
 
 
 class NumbersFile:
-    """A new file, appended to without a buffer in between.
-
-    Attributes:
-        path: which must not exist yet.
-        dtype: of the numbers.
-    """
+    """A new file, appended to without a buffer in between; its path must not exist."""
 
     def __init__(self, path: Path, dtype: str | np.dtype[Any]) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -65,7 +58,6 @@ class NumbersFile:
         self.write(little.view(np.uint8).data)
 
     def write(self, content: bytes | memoryview) -> None:
-        """Append bytes."""
         view = memoryview(content)
         while view:
             view = view[os.write(self._descriptor, view) :]
@@ -75,16 +67,15 @@ class NumbersFile:
         os.pwrite(self._descriptor, content, begin)
 
     def close(self) -> None:
-        """All is written; release the file."""
         os.close(self._descriptor)
 
     def sha256(self) -> str:
-        """Of the file that was closed."""
+        """Hash the closed file."""
         return sha256_of(self.path)
 
 
 class HashedFile(NumbersFile):
-    """A file that is hashed as it grows, while others encode and the bytes are in the caches."""
+    """A file that is hashed as it grows, while others encode and it is in the caches."""
 
     def __init__(self, path: Path, dtype: str | np.dtype[Any]) -> None:
         super().__init__(path, dtype)
@@ -99,12 +90,7 @@ class HashedFile(NumbersFile):
 
 
 class NpyFile(NumbersFile):
-    """A one-dimensional array of NumPy; its header is written when the length is known.
-
-    Args:
-        path, dtype: as above; records of named fields, too.
-        header: bytes that are kept for it.
-    """
+    """A one-dimensional array of NumPy; the header is written at the end."""
 
     def __init__(self, path: Path, dtype: str | np.dtype[Any], header: int = NPY_HEADER) -> None:
         super().__init__(path, dtype)
@@ -122,7 +108,7 @@ class NpyFile(NumbersFile):
 
 
 def _npy_header(dtype: np.dtype[Any], count: int, size: int) -> bytes:
-    """The opening of a .npy file, version 1.0, filled up to a length that holds any count."""
+    """Return a .npy header, version 1.0, padded to a length that holds any count."""
     little = np.lib.format.dtype_to_descr(dtype.newbyteorder("<"))
     fields = f"{{'descr': {little!r}, 'fortran_order': False, 'shape': ({count},), }}".encode()
     rest = size - len(_MAGIC) - _LENGTH_BYTES
@@ -130,66 +116,62 @@ def _npy_header(dtype: np.dtype[Any], count: int, size: int) -> bytes:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits."""
+    """Return the SHA-256 of a file, in hexadecimal digits."""
     with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class ShardWriter(Protocol):
-    """Takes the ids of one shard, piece by piece; a writer subclasses it and writes two methods."""
+    """Writes the ids of one shard, piece by piece; subclass it for `add` and `close`."""
 
     def add(self, ids: NDArray[Any], ends: NDArray[np.int64]) -> None:
         """Append ids.
 
         Args:
             ids: ``[n]``, of the shard's dtype.
-            ends: where in the whole shard documents end that were not ended before, ascending, in
-                ids. What is behind the last one belongs to a document that goes on.
+            ends: ends of further documents, ascending positions in the ids of the whole shard. Ids
+                after the last end belong to a document that goes on.
         """
 
     def close(self) -> None:
-        """All ids are there and the last document has ended; release the files."""
+        """Release the files after the last document has ended."""
 
     def digests(self, paths: Sequence[Path]) -> Sequence[str]:
-        """The SHA-256 of each file, when they are closed: for who knows them without reading."""
+        """Return the SHA-256 of each closed file; override it if they are known."""
         return [sha256_of(path) for path in paths]
 
 
 class RowWriter(ShardWriter, Protocol):
-    """A writer that keeps the id of each document."""
+    """A writer that stores the id of each document."""
 
     def name(self, ids: Sequence[bytes], number: int) -> None:
         """Name the next ``number`` documents, before they end.
 
-        Args:
-            ids: for each of them JSON in ASCII, empty for none; or nothing at all.
-            number: how many they are.
+        ``ids`` has ASCII JSON for each of them, empty for no id; or no item at all.
         """
 
 
-# From a shard's files and its dtype to its ids, and int or uint64 [documents + 1]: their edges.
+# From a shard's files and dtype to its ids and edges, int or uint64 [documents + 1].
 ReadShard = Callable[[Sequence[Path], np.dtype[Any]], tuple[NDArray[Any], NDArray[Any]]]
 
 
 def smallest_dtype(ids: int) -> str:
-    """``uint16`` where all of ``ids`` ids fit, else ``uint32``."""
+    """Return ``uint16`` if all of ``ids`` ids fit, else ``uint32``."""
     return "uint16" if ids <= 1 << 16 else "uint32"
 
 
 @dataclass(frozen=True, slots=True)
 class ShardFormat:
-    """A way to keep the ids of documents.
+    """A file format for the ids of documents.
 
     Attributes:
-        name: as manifests and ``--format`` call it.
+        name: in manifests and for ``--format``.
         suffixes: of a shard's files, the ids first.
-        write: gives a writer, from the (new) files to write and the dtype of the ids.
-        read: gives the ids and the edges of documents, memory-mapped where that is possible.
-        dtype: of the ids, from how many there are (one more than the greatest): ``uint16``,
-            ``uint32`` or ``int32``.
-        kept: how many shards that were read a reader may hold on to: what is mapped costs little.
-        write_rows: gives a writer that keeps the ids of documents; None where the format has no
-            room for them.
+        write: creates a writer, from the (new) files and the dtype of the ids.
+        read: returns the ids and the edges of documents, memory-mapped if possible.
+        dtype: returns ``uint16``, ``uint32`` or ``int32`` for a number of ids (largest id + 1).
+        kept: how many shards a reader may keep open; mapped ones cost little.
+        write_rows: creates a writer that stores the ids of documents; None if the format cannot.
     """
 
     name: str
@@ -202,7 +184,7 @@ class ShardFormat:
 
 
 class _TwoFiles(ShardWriter):
-    """Ids in one file; in the other uint64, where documents begin, and the end."""
+    """Ids in one file, and where documents begin, and the end, as uint64 in another."""
 
     def __init__(self, file: type[NumbersFile], paths: Sequence[Path], dtype: str) -> None:
         self._ids, self._edges = file(paths[0], dtype), file(paths[1], "uint64")
@@ -221,7 +203,7 @@ class _TwoFiles(ShardWriter):
 
 
 def _mapped(path: Path, dtype: np.dtype[Any], offset: int) -> NDArray[Any]:
-    if path.stat().st_size <= offset:  # nothing cannot be mapped
+    if path.stat().st_size <= offset:  # an empty file cannot be mapped
         return np.empty(0, dtype)
     return np.memmap(path, dtype, "r", offset)
 
@@ -233,9 +215,9 @@ def _read(
 
 
 class _MegatronIndex(NumbersFile):
-    """An .idx file of Megatron-LM: lengths, then where sequences begin, then documents.
+    """An .idx file of Megatron-LM: lengths, then begins of sequences, then documents.
 
-    Lengths are written as they come, where they belong; the rest follows from them.
+    Lengths are written as they come; the rest is derived from them.
     """
 
     def __init__(self, path: Path, dtype: str) -> None:
@@ -263,7 +245,7 @@ class _MegatronIndex(NumbersFile):
 
 
 class _Megatron(ShardWriter):
-    """NAME.bin and NAME.idx as Megatron-LM's own writer leaves them: a sequence is a document."""
+    """NAME.bin and NAME.idx as Megatron-LM writes them, with a sequence per document."""
 
     def __init__(self, paths: Sequence[Path], dtype: str) -> None:
         self._ids, self._index = HashedFile(paths[0], dtype), _MegatronIndex(paths[1], dtype)
@@ -277,7 +259,7 @@ class _Megatron(ShardWriter):
         if int(lengths.max()) > _MOST_INT32:
             raise InvalidOption(
                 f"a document has {int(lengths.max())} ids",
-                f"at most {_MOST_INT32}, for the format megatron keeps lengths as int32",
+                f"expected at most {_MOST_INT32}: the format megatron stores lengths as int32",
                 "divide the document, or choose another format",
             )
         self._index.append(lengths)
@@ -298,14 +280,14 @@ def _read_megatron(
     with open_file(index) as file:
         head = file.read(_MEGATRON.size)
     size = index.stat().st_size
-    found = _MEGATRON.unpack(head) if len(head) == _MEGATRON.size else (b"", 0, 0, 0, 0)
-    count = int(found[3])
+    fields = _MEGATRON.unpack(head) if len(head) == _MEGATRON.size else (b"", 0, 0, 0, 0)
+    count = int(fields[3])
     expected = _MEGATRON_MAGIC, 1, _MEGATRON_CODES.get(dtype.name), count, count + 1
-    # Four bytes for the length of a sequence, eight for where it begins, eight for a document.
-    if found != expected or size != _MEGATRON.size + 20 * count + 8:
+    # Each sequence: 4 bytes for its length, 8 for its begin, 8 for a document.
+    if fields != expected or size != _MEGATRON.size + 20 * count + 8:
         raise CorruptFile(
-            f"{index} is no index of {bin.name}",
-            f"the index of Megatron-LM that was written with it, of {dtype.name} ids",
+            f"{index} is not the index of {bin.name}",
+            f"expected the index of Megatron-LM that was written with it, of {dtype.name} ids",
             "encode the files again",
         )
     begins = np.fromfile(index, "<i8", count, offset=_MEGATRON.size + 4 * count)
@@ -315,8 +297,8 @@ def _read_megatron(
 def _megatron_dtype(ids: int) -> str:
     if ids - 1 > _MOST_INT32:
         raise InvalidOption(
-            f"the greatest id is {ids - 1}",
-            f"at most {_MOST_INT32}, for the format megatron keeps ids as uint16 or int32",
+            f"the largest id is {ids - 1}",
+            f"expected at most {_MOST_INT32}: the format megatron stores ids as uint16 or int32",
             "choose another format",
         )
     return "uint16" if ids < _MEGATRON_UINT16 else "int32"
@@ -351,7 +333,7 @@ class _ParquetWriter(ShardWriter):
             self._write_group()
 
     def _write_group(self) -> None:
-        """Write the documents that have ended, keep what is open."""
+        """Write the documents that have ended; keep the open one."""
         import pyarrow
 
         ends = np.concatenate(self._ends) - self._written
@@ -370,7 +352,7 @@ class _ParquetWriter(ShardWriter):
         self._held = len(ids) - complete
 
     def _columns(self, rows: int) -> list[pyarrow.Array]:
-        """The columns beside the ids of the next rows."""
+        """Return the other columns of the next rows."""
         return []
 
     def close(self) -> None:
@@ -380,7 +362,7 @@ class _ParquetWriter(ShardWriter):
 
 
 class _ParquetRowWriter(_ParquetWriter, RowWriter):
-    """The same with the id of each document."""
+    """`_ParquetWriter` with the id of each document."""
 
     def __init__(self, paths: Sequence[Path], dtype: str) -> None:
         super().__init__(paths, dtype, with_ids=True)
@@ -396,7 +378,7 @@ class _ParquetRowWriter(_ParquetWriter, RowWriter):
 
 
 def _id_of(given: bytes) -> str | None:
-    """What names a document, as text: a number in digits."""
+    """Return a document's id as text, a number in digits."""
     if not given:
         return None
     value = json.loads(given)
@@ -404,7 +386,6 @@ def _id_of(given: bytes) -> str | None:
 
 
 def _read_parquet(paths: Sequence[Path], dtype: np.dtype[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A whole shard in memory."""
     import pyarrow.parquet
 
     table = pyarrow.parquet.read_table(paths[0], columns=[COLUMN])
@@ -420,7 +401,7 @@ BIN = ShardFormat(
     "bin", (".bin", ".idx"), partial(_TwoFiles, HashedFile), partial(_read, 0), kept=_MAPPED
 )
 
-# The same numbers, each file with a header before them.
+# The same numbers, each file with a header.
 NPY = ShardFormat(
     "npy",
     (".npy", ".idx.npy"),
@@ -429,7 +410,7 @@ NPY = ShardFormat(
     kept=_MAPPED,
 )
 
-# What Megatron-LM and NeMo read: ``--data-path DIRECTORY/NAME``.
+# For Megatron-LM and NeMo: ``--data-path DIRECTORY/NAME``.
 MEGATRON = ShardFormat(
     "megatron", (".bin", ".idx"), _Megatron, _read_megatron, _megatron_dtype, _MAPPED
 )
@@ -442,13 +423,13 @@ _FORMATS = {format.name: format for format in (BIN, NPY, MEGATRON, PARQUET)}
 
 
 def shard_format(format: str | ShardFormat) -> ShardFormat:
-    """A format by its name, or the format that was given."""
+    """Return a format by its name, or a `ShardFormat` as it is."""
     if isinstance(format, ShardFormat):
         return format
     if format not in _FORMATS:
         raise InvalidOption(
-            f"there are no token shards of the format {format!r}",
-            f"{', '.join(_FORMATS)}, or a ShardFormat",
+            f"there is no shard format {format!r}",
+            f"expected {', '.join(_FORMATS)}, or a ShardFormat",
             'format="bin"',
         )
     return _FORMATS[format]

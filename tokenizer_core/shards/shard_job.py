@@ -1,10 +1,9 @@
-"""Files in, token shards out: bounded memory, resumed where it stopped.
+"""Encode files to token shards, in bounded memory, resumed where it stopped.
 
-One thread plans pieces and writes shards in order, others read and encode pieces ahead of it. Small
-files are whole in a shard together with others. A file larger than a shard is divided among shards
-of its own, each ending where a document ends: at the first separator (or line, for JSON lines) at
-or after the next multiple of the shard's size. A text file without a separator is one document and
-so is never divided.
+One thread plans pieces and writes shards in order; others read and encode pieces ahead of it.
+Small files share a shard. A file larger than a shard is divided among shards of its own, each of
+which ends at the first separator (or line, for JSON lines) at or after a multiple of the shard
+size. A text file without a separator is one document and is never divided.
 """
 
 from __future__ import annotations
@@ -55,9 +54,9 @@ from bpeline.tokenizer_core.shards.token_shards import (
 )
 
 _COMPRESSED_STEP = 2 << 20  # bytes of text in memory while shards are only counted
-_GROWTH = 4  # what text of a compressed file is reckoned to be of its size on disk
+_GROWTH = 4  # estimated size of a compressed file's text, relative to its size on disk
 
-_MOST_READ = 256  # shards that are gone, of which files are named: of a store, a request each
+_MOST_READ = 256  # removed shards whose files are listed; in a store each takes a request
 
 SHARD_BYTES = 256 << 20
 # File, spans and ids of its next documents: see `IndexWriter.add`, `RowWriter.name`.
@@ -67,7 +66,7 @@ PlaceDocuments = Callable[[SourceFile, NDArray[np.int64], Sequence[bytes]], None
 def plan_shards(
     files: Sequence[SourceFile], reading: Reading, shard_bytes: int
 ) -> Iterator[tuple[list[SourceFile], bool]]:
-    """Runs of files in order, and whether it is one file that is to be divided."""
+    """Yield runs of files in order, and whether it is one file to divide."""
     run: list[SourceFile] = []
     size = 0
     for file in files:
@@ -87,13 +86,12 @@ def plan_shards(
 
 @dataclass(frozen=True, slots=True)
 class ShardPart:
-    """Some shards of a job that may be written by themselves.
+    """Shards of a job that can be written separately.
 
     Attributes:
-        number: of the first of them.
-        files: which they are made of; exactly one when it is divided.
-        divided: whether shards are parts of that file.
-        begin, end: bytes of the divided file's text; both are where shards end. None is its end.
+        number: of the first shard.
+        divided: whether the shards are parts of one file.
+        begin, end: bytes of the divided file's text, where shards end; None is its end.
     """
 
     number: int
@@ -106,10 +104,10 @@ class ShardPart:
 def plan_parts(
     files: Sequence[SourceFile], reading: Reading, shard_bytes: int
 ) -> Iterator[ShardPart]:
-    """The parts of a job: a shard each, but all shards of a compressed file together.
+    """Yield the parts of a job: a shard each, or all shards of a compressed file.
 
-    Of a plain file little is read. A compressed one is read to its end to know how many shards it
-    makes, and again to encode it, from its beginning.
+    Reads little of a plain file. A compressed file is read from its beginning twice, to count its
+    shards and to encode it.
     """
     number = 0
     for run, divided in plan_shards(files, reading, shard_bytes):
@@ -128,7 +126,7 @@ def plan_parts(
 
 
 def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int]:
-    """Where the shards of a divided file end, in bytes of its text."""
+    """Return where the shards of a divided file end, in bytes of its text."""
     step = _COMPRESSED_STEP if file.is_streamed else shard_bytes
     ends = []
     with closing(FileCutter(file, reading, step)) as cutter:
@@ -141,14 +139,7 @@ def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int
 
 @dataclass(frozen=True, slots=True)
 class EarlierShards:
-    """Shards with a manifest.
-
-    Attributes:
-        place: where they are.
-        tokenizer: the digest of the one whose tokens they are.
-        packed: whether they are packed sequences.
-        records: of those whose record is sound.
-    """
+    """Shards with a manifest; ``records`` has the valid ones."""
 
     place: ShardPlace
     tokenizer: str
@@ -157,7 +148,7 @@ class EarlierShards:
 
     @classmethod
     def at(cls, place: ShardPlace) -> EarlierShards | None:
-        """What is there; None without a manifest."""
+        """Return the shards at a place; None without a manifest."""
         try:
             manifest = read_manifest(place)
         except MissingSource:
@@ -172,24 +163,19 @@ class EarlierShards:
         )
 
     def require_the_same(self, tokenizer: str, named: Set[str]) -> None:
-        """Refuse to write what would take the place of other tokens than a job's own.
-
-        Args:
-            tokenizer: the digest of the job's.
-            named: the paths of its files.
-        """
+        """Raise `InvalidOption` if a job would replace other tokens than its own."""
         place = self.place.location
         if self.tokenizer != tokenizer:
             raise InvalidOption(
                 f"{place} holds the tokens of another tokenizer, {self.tokenizer[:12]}",
-                f"an empty directory, or one with tokens of this tokenizer, {tokenizer[:12]}",
-                "name another directory",
+                f"expected an empty directory, or tokens of this tokenizer, {tokenizer[:12]}",
+                "choose another directory",
             )
         if self.packed:
             raise InvalidOption(
                 f"{place} holds packed sequences",
-                "an empty directory, or one with the documents of the same files",
-                "name another directory",
+                "expected an empty directory, or the documents of the same files",
+                "choose another directory",
             )
         other = ""
         for path in self._paths(self.records):
@@ -198,32 +184,30 @@ class EarlierShards:
             other = path
         if other:
             raise InvalidOption(
-                f"{place} holds the tokens of other files, such as {other}, and of none that are "
-                "named now",
-                "an empty directory, or one with tokens of the same files, to which some were "
-                "added or of which some are gone",
-                "name another directory, or all files; or remove this one",
+                f"{place} holds only tokens of other files, such as {other}",
+                "expected an empty directory, or tokens of at least one of these files",
+                "choose another directory, name all files, or remove this directory",
             )
 
     def say_what_is_gone(self, records: Iterable[ShardRecord], named: Set[str]) -> None:
-        """Warn of files whose tokens are among none of the new ``records``."""
-        kept = {record.name for record in records}
-        gone = [record for record in self.records if record.name not in kept]
-        paths = {path for path in self._paths(gone[:_MOST_READ]) if path is not None}
+        """Warn of files whose tokens are in none of the new ``records``."""
+        names = {record.name for record in records}
+        removed = [record for record in self.records if record.name not in names]
+        paths = {path for path in self._paths(removed[:_MOST_READ]) if path is not None}
         paths -= named
         if paths:
             first = ", ".join(sorted(paths)[:3])
             warnings.warn(
-                f"the tokens of what is not named any more go from {self.place.location}: those of "
+                f"tokens of files no longer named are removed from {self.place.location}: "
                 f"{first}{' and others' if len(paths) > 3 else ''}",
                 stacklevel=2,
             )
 
     def _paths(self, records: Sequence[ShardRecord]) -> Iterator[str | None]:
-        """The paths of the files in shards, one by one; None where that cannot be told."""
+        """Yield the paths of the files in shards; None where they are unknown."""
         for record in records:
-            names = [one.name for one in record.files if one.name.endswith(SOURCES_SUFFIX)]
-            if not names:  # of a format version without an index
+            names = [file.name for file in record.files if file.name.endswith(SOURCES_SUFFIX)]
+            if not names:  # a format version without an index
                 yield None
             for name in names:
                 try:
@@ -238,7 +222,7 @@ class EarlierShards:
 
 @dataclass(frozen=True, slots=True)
 class _Begin:
-    """What follows belongs to this shard."""
+    """The following pieces belong to this shard."""
 
     name: str
     key: str
@@ -246,15 +230,11 @@ class _Begin:
 
 @dataclass(frozen=True, slots=True)
 class ShardJob:
-    """Files to be encoded into a directory.
+    """Files to encode into a directory.
 
     Attributes:
-        encoding: how; ids have the dtype that the format chooses.
-        files: in their order.
-        place: where they go.
-        format: of the shards.
-        shard_bytes: bytes of files that make a shard; documents are whole.
-        on_shard: called with each shard when it is there.
+        encoding: its dtype is replaced by the choice of the format.
+        shard_bytes: bytes of files in a shard; documents stay whole.
         on_progress: called with bytes on disk that are done.
     """
 
@@ -272,14 +252,14 @@ class ShardJob:
             object.__setattr__(self, "encoding", replace(self.encoding, dtype=chosen))
 
     def run(self, threads: int | None) -> TokenShards:
-        """Write all shards that are not there yet, then the manifest.
+        """Write all shards that do not exist yet, then the manifest.
+
+        Finished shards stay if an error is raised.
 
         Raises:
-            InvalidOption: a number below 1; the directory holds tokens of another tokenizer, or of
-                other files alone.
+            InvalidOption: the directory holds tokens of another tokenizer, or only of other files.
             WorkspaceLocked: another process writes there.
             UnreadableSource, InvalidUtf8, CorpusChanged: a file cannot be read.
-            DiskFull: no space left. Shards that were finished stay, in all these cases.
         """
         piece_bytes = self.encoding.piece_of(sum(file.size for file in self.files), threads)
         return self._publish(lambda: self._write(self._steps(piece_bytes), threads))
@@ -287,11 +267,10 @@ class ShardJob:
     def run_by_parts(
         self, write: Callable[[Sequence[ShardPart]], list[list[ShardRecord]]]
     ) -> TokenShards:
-        """Let ``write`` write the shards, wherever it likes; the same files as `run` makes.
+        """`run` with a function that writes the parts, for example on other machines.
 
-        Args:
-            write: calls `write_part` of an equal job with every part, in this directory; gives
-                what that returned, in the same order.
+        ``write`` calls `write_part` of an equal job with every part and returns the results in
+        order.
         """
 
         def written() -> list[ShardRecord]:
@@ -305,7 +284,7 @@ class ShardJob:
         return self._publish(written)
 
     def write_part(self, part: ShardPart, threads: int | None) -> list[ShardRecord]:
-        """Write the shards of one part that are not there yet; errors as `run`.
+        """Write the shards of one part that do not exist yet; raises as `run`.
 
         Processes may write different parts of a job at the same time.
         """
@@ -313,10 +292,10 @@ class ShardJob:
         return self._write(self._part(part, piece_bytes), threads)
 
     def _publish(self, written: Callable[[], list[ShardRecord]]) -> TokenShards:
-        """Alone in the directory, have all shards written, then write the manifest."""
+        """Lock the directory, have all shards written, then write the manifest."""
         if self.shard_bytes < 1:
             raise InvalidOption(
-                f"shard_bytes is {self.shard_bytes}", "1 or more", "leave shard_bytes out"
+                f"shard_bytes is {self.shard_bytes}", "expected 1 or more", "leave out shard_bytes"
             )
         earlier, named = EarlierShards.at(self.place), {file.path for file in self.files}
         if earlier is not None:
@@ -344,25 +323,24 @@ class ShardJob:
             return list(self._written(encoded))
 
     def _steps(self, piece_bytes: int) -> Iterator[Any]:
-        """What is to be done, in order.
+        """Yield what is to be done, in order.
 
-        Of a shard to write: `_Begin`, its pieces, and the byte of the divided file where it ends (0
-        where files are whole). Of one that is there: its record and the bytes on disk it stands
-        for.
+        For a new shard: `_Begin`, its pieces, and the byte of the divided file where it ends (0 for
+        whole files). For an existing shard: its record and the bytes on disk it stands for.
         """
         number = 0
         for files, divided in plan_shards(self.files, self.encoding.reading, self.shard_bytes):
             number = yield from self._part(ShardPart(number, tuple(files), divided), piece_bytes)
 
     def _part(self, part: ShardPart, piece_bytes: int) -> Generator[Any, None, int]:
-        """The same of one part; gives the number of the shard behind it."""
+        """Yield the steps of one part; return the number of the next shard."""
         reading = self.encoding.reading
         number = part.number
         if not part.divided:
             key = self.encoding.key(part.files, self.format.name)
-            kept = self.place.finished(_name(number, key), key)
-            if kept is not None:
-                yield kept, sum(file.size for file in part.files)
+            existing = self.place.finished(_name(number, key), key)
+            if existing is not None:
+                yield existing, sum(file.size for file in part.files)
             else:
                 yield _Begin(_name(number, key), key)
                 yield from self.encoding.pieces(part.files, piece_bytes)
@@ -376,9 +354,9 @@ class ShardJob:
                 key = self.encoding.key(
                     part.files, self.format.name, cutter.position, self.shard_bytes
                 )
-                kept = self.place.finished(_name(number, key), key)
-                if kept is not None and kept.end > cutter.position:
-                    yield kept, cutter.skip(kept.end)
+                existing = self.place.finished(_name(number, key), key)
+                if existing is not None and existing.end > cutter.position:
+                    yield existing, cutter.skip(existing.end)
                 else:
                     yield _Begin(_name(number, key), key)
                     yield from cutter.pieces(cutter.next_target(self.shard_bytes))
@@ -387,9 +365,9 @@ class ShardJob:
         return number
 
     def _written(self, steps: Iterator[Any]) -> Iterator[ShardRecord]:
-        """Carry out steps; gives the record of each shard when its files are published.
+        """Carry out steps; yield the record of each shard when its files are published.
 
-        That is done by a thread of its own, while the next shard is written: it waits for the disk.
+        A separate thread publishes, which waits for the disk, while the next shard is written.
         """
         with ThreadPoolExecutor(1, thread_name_prefix="publish") as publishing:
             last: Future[ShardRecord] | None = None
@@ -400,7 +378,7 @@ class ShardJob:
                     record, spent = step
                     publish = partial(_as_it_is, record)
                     self._say(spent)
-                # At once: whatever becomes of the shard before, what is written aside is published.
+                # Before the wait: this shard is published even if the one before fails.
                 before, last = last, publishing.submit(publish)
                 if before is not None:
                     yield self._told(before.result())
@@ -413,7 +391,7 @@ class ShardJob:
         return record
 
     def _write_shard(self, begin: _Begin, steps: Iterator[Any]) -> Callable[[], ShardRecord]:
-        """Write the files of one shard aside; gives what publishes them."""
+        """Write the files of one shard aside; return the function that publishes them."""
         suffixes = self.format.suffixes
         folder = self.place.folder
         paths = [folder / f"{begin.name}{suffix}" for suffix in (*suffixes, *INDEX_SUFFIXES)]
@@ -452,7 +430,7 @@ class ShardJob:
     def _writing(
         self, paths: Sequence[Path], index: IndexWriter
     ) -> Iterator[tuple[ShardWriter, PlaceDocuments]]:
-        """The writer of ids, and who is told where documents stood and what names them."""
+        """Yield the writer of ids, and the function that records documents."""
         dtype = self.encoding.dtype
         if self.format.write_rows is None:
             with closing(self.format.write(paths, dtype)) as writer:
@@ -476,15 +454,9 @@ def _as_it_is(record: ShardRecord) -> ShardRecord:
 
 
 class OpenShard:
-    """Counts what goes into a shard, and ends documents that came in several pieces.
+    """Writes ids to a shard, and ends documents that come in several pieces.
 
-    Args:
-        write: `ShardWriter.add`, or what takes its place.
-        encoding: how the ids were made.
-        place: called with documents before they end, where places are to be known.
-
-    Attributes:
-        tokens, documents, size: as in `ShardRecord`, so far.
+    ``write`` is `ShardWriter.add` or a substitute; ``place`` records the places of documents.
     """
 
     def __init__(
@@ -497,8 +469,8 @@ class OpenShard:
         self._write = write
         self._place = place
         self._file: SourceFile | None = None
-        self._span: tuple[int, int] | None = None  # of the document that is open, so far
-        self._begin = 0  # of the document that is open
+        self._span: tuple[int, int] | None = None  # of the open document, so far
+        self._begin = 0  # of the open document
         end = encoding.end_of_text
         self._end_of_text = np.array([end] if end >= 0 else [], encoding.dtype)
 
@@ -531,7 +503,7 @@ class OpenShard:
         self._append(encoded.ids, encoded.ends)
 
     def close_document(self) -> None:
-        """End the open document, unless nothing is in it."""
+        """End the open document, unless it is empty."""
         if self.tokens > self._begin:
             if self._place is not None:
                 assert self._file is not None

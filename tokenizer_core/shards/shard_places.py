@@ -1,14 +1,13 @@
-"""Where token shards are: their files in a directory or a store, their records, one manifest.
+"""Places of token shards: a directory or a store, with records and a manifest.
 
-A place holds, for each shard, the files of its format (see `shard_formats`), those of its documents
+For each shard, a place holds the files of its format (see `shard_formats`), those of its documents
 (`token_shards`), and
 
     NAME.json   its record: what it was made from, its counts, the SHA-256 of each of its files;
-                written last, so it vouches for them
+                written last, so a shard with a record is complete
 
-and manifest.json with the records of all shards, their sums, the tokenizer's digest and the
-settings. A file of a store is fetched when it is asked for, and kept on this disk until it is
-forgotten.
+manifest.json has the records of all shards, their sums, the tokenizer's digest and the settings. A
+file of a store is fetched on demand, and kept on this disk until it is forgotten.
 """
 
 from __future__ import annotations
@@ -42,67 +41,60 @@ from bpeline.tokenizer_core.errors import (
 from bpeline.tokenizer_core.shards.shard_formats import sha256_of
 from bpeline.tokenizer_core.urls import is_url, local_name
 
-_MOST = 1 << 48  # bytes, ids or documents of a shard: sums of them fit in 64 bits
+_MOST = 1 << 48  # bytes, ids or documents of a shard, so that sums fit in 64 bits
 _PREFIX = "bpeline-shards-"
-_MAKING_SECONDS = 60.0  # a younger directory may be one that is not locked yet
+_MAKING_SECONDS = 60.0  # a younger directory may not be locked yet
 
 FORMAT = "bpeline-tokens"
 FORMAT_VERSION = 2  # 1 has no document index
 _DTYPES = ("uint16", "uint32", "int32")
-_MANIFEST_BYTES = 1 << 30  # half a kilobyte for each shard
+_MANIFEST_BYTES = 1 << 30  # each shard takes half a kilobyte
 
-_TRIED = ".bpeline-writes-here"  # written and removed again
-# What this program writes; other files that are called shards are other people's.
+_TRIED = ".bpeline-writes-here"  # a test file, written and removed
+# Names of files that bpeline writes; others are never removed.
 _OURS = re.compile(r"shard-\d{5,}-[0-9a-f]{12}\..+")
 
 
 class ShardPlace(Protocol):
-    """A place for shards, of which one process of this machine writes to a directory at a time.
-
-    Attributes:
-        location: the directory or the URL, as people name it.
-    """
+    """A place for shards; one process of this machine writes to a directory at a time."""
 
     location: str
 
     @property
     def folder(self) -> Path:
-        """The directory of this machine in which files lie, or copies of some of them.
-
-        The files of a new shard are written into it.
-        """
+        """The local directory of the files or of copies; new shards are written into it."""
 
     def sizes(self) -> dict[str, int]:
-        """The bytes of each file."""
+        """Return the bytes of each file."""
 
     def size(self, name: str) -> int | None:
-        """The bytes of one; None where there is none."""
+        """Return the bytes of one file; None if it does not exist."""
 
     def path(self, name: str) -> Path:
-        """One on this disk."""
+        """Return the path of one file on this disk; fetch it if it is remote."""
 
     def forget(self, name: str) -> None:
-        """One is no longer needed on this disk, if it lies elsewhere."""
+        """Remove the local copy of a remote file."""
 
     def alone(self) -> Any:
-        """A block in which to write there; errors that can be known before are raised first."""
+        """Return a context to write in; raises errors that can be foreseen first."""
 
     def finished(self, name: str, key: str) -> ShardRecord | None:
-        """The record of a shard that is complete."""
+        """Return the record of a shard if it is complete."""
 
     def publish(self, record: ShardRecord) -> None:
-        """Say that the files of a shard are complete."""
+        """Mark the files of a shard as complete."""
 
     def publish_manifest(self, about: Mapping[str, Any], records: Sequence[ShardRecord]) -> None:
-        """Say which shards belong together; what no longer belongs to them is removed."""
+        """Write the manifest, and remove files that do not belong to it."""
 
 
 def shard_place(location: str | Path) -> ShardPlace:
-    """A directory, or the store of a URL.
+    """Return the place for a directory or a URL.
 
     Raises:
-        InvalidOption: a scheme that is not known or not installed, or a password in the URL; when
-            the store is asked first.
+        InvalidOption: a scheme that is unknown or not installed, or a password in the URL; raised
+            at the first access to the store.
 
     Example:
         >>> shard_place("s3://bucket/tokens").location  # doctest: +SKIP
@@ -113,14 +105,14 @@ def shard_place(location: str | Path) -> ShardPlace:
 
 
 class DirectoryPlace:
-    """A directory of this machine, or one that several share."""
+    """A local directory, or one that several machines share."""
 
     def __init__(self, folder: Path) -> None:
         self.location, self.folder = str(folder), folder
 
     def sizes(self) -> dict[str, int]:
-        found = {path.name: self.size(path.name) for path in self.folder.iterdir()}
-        return {name: size for name, size in found.items() if size is not None}
+        sizes = {path.name: self.size(path.name) for path in self.folder.iterdir()}
+        return {name: size for name, size in sizes.items() if size is not None}
 
     def size(self, name: str) -> int | None:
         try:
@@ -136,15 +128,15 @@ class DirectoryPlace:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold a lock on the directory, which the system releases when the process ends."""
+        """Lock the directory; the system unlocks it when the process ends."""
         folder = self.folder
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except (FileExistsError, NotADirectoryError) as error:
             raise InvalidOption(
-                f"token shards are to be written to {folder}, and a file lies there",
-                "a directory, which is made where there is none",
-                "name another one, or move the file",
+                f"token shards cannot be written to {folder}: a file is in the way",
+                "expected a directory, which is created if it is missing",
+                "choose another directory, or move the file",
             ) from error
         descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -152,9 +144,9 @@ class DirectoryPlace:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise WorkspaceLocked(
-                    f"another process writes token shards to {folder}",
-                    "one at a time",
-                    "wait for it, or name another directory",
+                    f"another process is writing token shards to {folder}",
+                    "expected one process at a time",
+                    "wait for it, or choose another directory",
                 ) from error
             yield
         finally:
@@ -162,8 +154,8 @@ class DirectoryPlace:
 
     def finished(self, name: str, key: str) -> ShardRecord | None:
         record = read_record(self, name)
-        sound = record is not None and record.key == key and record.is_intact(self)
-        return record if sound else None
+        is_valid = record is not None and record.key == key and record.is_intact(self)
+        return record if is_valid else None
 
     def publish(self, record: ShardRecord) -> None:
         DURABLE.write(self.path(f"{record.name}.json"), _sealed(record))
@@ -179,20 +171,18 @@ class DirectoryPlace:
 
 
 class StorePlace:
-    """A store below a URL; copies of its files lie in a temporary directory until forgotten.
+    """A store below a URL; copies of its files are in a temporary directory.
 
-    Complete shards are moved there from that directory: a shard is complete when its record is
-    there, so its files go first. Nothing keeps two machines from writing at once: what both make of
-    the same files is equal, and of others the last to end is refused. What the store holds is
-    compared by size; `TokenShards.verify` reads it.
+    Complete shards are moved to the store, the record last. Two machines may write at the same
+    time: shards of the same files are equal, and with different files the last writer is refused.
+    Files of the store are compared by size; `TokenShards.verify` reads them.
 
-    The directory goes away with this object. That of a process that was killed goes when the next
-    such object of its user is made: a library cannot do it sooner, for how a process ends at a
-    signal is its program's to say. A process that was forked, such as a worker of a data loader,
-    has a directory in it of its own: each forgets files when it needs them no more.
+    The temporary directory is removed with this object. If its process was killed, the next such
+    object of the same user removes it. A forked process, such as a worker of a data loader, has a
+    subdirectory of its own.
 
     Raises:
-        StorageError: every method, where the store does not answer or refuses.
+        StorageError: every method, if the store does not respond or refuses.
     """
 
     def __init__(self, url: str) -> None:
@@ -235,7 +225,7 @@ class StorePlace:
             except FileNotFoundError as error:
                 raise MissingSource(
                     f"there is no {name} in {self.location}",
-                    "the URL of token shards",
+                    "expected the URL of token shards",
                     "check the spelling",
                 ) from error
 
@@ -245,7 +235,7 @@ class StorePlace:
             DURABLE.remove(path)
 
     def put(self, name: str, content: bytes | None = None) -> None:
-        """Store a file of the folder, or what it would hold."""
+        """Store a file of the folder, or ``content`` under its name."""
         with self._asking():
             try:
                 remote_files.write_file(
@@ -255,13 +245,12 @@ class StorePlace:
                 raise remote_files.RemoteFailure(str(error)) from error
 
     def remove(self, name: str) -> None:
-        """Remove a file from the store."""
         with self._asking():
             remote_files.remove_file(self._url(name))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Refuse a store that takes nothing, before anything is encoded; see what is there."""
+        """Refuse a store that is not writable, and remember what is there."""
         self.put(_TRIED, b"")
         self.remove(_TRIED)
         self._found, self._manifest = self.sizes().keys(), self._manifest_now()
@@ -270,8 +259,8 @@ class StorePlace:
     def finished(self, name: str, key: str) -> ShardRecord | None:
         self.forget(f"{name}.json")
         record = read_record(self, name)
-        sound = record is not None and record.key == key and record.is_there(self)
-        return record if sound else None
+        is_valid = record is not None and record.key == key and record.is_there(self)
+        return record if is_valid else None
 
     def publish(self, record: ShardRecord) -> None:
         for file in record.files:
@@ -285,11 +274,11 @@ class StorePlace:
         if self._manifest_now() not in (self._manifest, manifest):
             raise WorkspaceLocked(
                 f"another process has written token shards to {self.location} meanwhile",
-                "one at a time, unless both encode the same files in the same way",
-                "name another URL and type the same command again",
+                "expected one process at a time, unless both encode the same files in the same way",
+                "choose another URL, and run the same command again",
             )
         self.put(MANIFEST, manifest)
-        for name in self._found - _names_of(records):  # what came since is another process's
+        for name in self._found - _names_of(records):  # newer files belong to another process
             if _OURS.fullmatch(name):
                 self.remove(name)
 
@@ -310,13 +299,13 @@ class StorePlace:
         except (PermissionError, remote_files.RemoteFailure) as error:
             raise StorageError(
                 f"the store of {self.location} cannot be used: {error.strerror or error}",
-                "a place that these credentials may list, read and write",
-                "run the same command again when it answers: shards that were finished stay",
+                "expected a store that these credentials may list, read and write",
+                "run the same command again when it responds; finished shards are kept",
             ) from error
 
 
 def _remove_copies(held: Path, owner: int, lock: int | None) -> None:
-    """Remove the copies, unless this is a fork of the process that reads them."""
+    """Remove the copies, unless this process is a fork."""
     if os.getpid() == owner:
         shutil.rmtree(held, ignore_errors=True)
     if lock is not None:
@@ -324,25 +313,25 @@ def _remove_copies(held: Path, owner: int, lock: int | None) -> None:
 
 
 def _locked(folder: Path) -> int | None:
-    """The lock of a directory, for as long as this process or a fork of it lives; None if held."""
+    """Lock a directory for the life of this process and its forks; None if it fails."""
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # held by another, or a file system without locks
+    except OSError:  # locked, or a file system without locks
         os.close(lock)
         return None
     return lock
 
 
 def _remove_abandoned() -> None:
-    """Remove the directories of this user's processes that are gone."""
+    """Remove the directories of this user's processes that no longer run."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
-            found = folder.lstat()
-            if found.st_uid != os.geteuid() or time.time() - found.st_mtime < _MAKING_SECONDS:
+            status = folder.lstat()
+            if status.st_uid != os.geteuid() or time.time() - status.st_mtime < _MAKING_SECONDS:
                 continue
             lock = _locked(folder)
-        except OSError:  # no directory, or gone meanwhile
+        except OSError:  # not a directory, or removed meanwhile
             continue
         if lock is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -359,7 +348,7 @@ class FileRecord:
 
     @classmethod
     def of(cls, value: Any) -> FileRecord | None:
-        """A record from JSON, or None when it is none."""
+        """Parse a record from JSON; None if it is malformed."""
         return cls(**value) if _holds(value, cls, ("name", "sha256"), ("bytes",)) else None
 
     def is_there(self, place: ShardPlace) -> bool:
@@ -367,20 +356,19 @@ class FileRecord:
         return place.size(self.name) == self.bytes
 
     def is_intact(self, place: ShardPlace) -> bool:
-        """Whether the file holds what was written."""
+        """Whether the file has its SHA-256."""
         return self.is_there(place) and sha256_of(place.path(self.name)) == self.sha256
 
 
 @dataclass(frozen=True, slots=True)
 class ShardRecord:
-    """One shard.
+    """The record of one shard.
 
     Attributes:
-        name: of its files, without suffix.
-        key: digest of all that its content depends on.
+        key: digest of everything that its content depends on.
         end: where it ends in its source, in bytes of text; 0 for a shard of whole files.
-        tokens, documents, bytes: ids (end-of-text ids too), documents, and bytes of their text.
-        files: its files: the ids, what belongs to their format, then the document index.
+        tokens, documents, bytes: ids (with end-of-text ids), documents, bytes of their text.
+        files: the ids, other files of the format, then the document index.
     """
 
     name: str
@@ -393,7 +381,7 @@ class ShardRecord:
 
     @classmethod
     def of(cls, value: Any) -> ShardRecord | None:
-        """A record from JSON, or None when it is none."""
+        """Parse a record from JSON; None if it is malformed."""
         counts = ("end", "tokens", "documents", "bytes")
         if not _holds(value, cls, ("name", "key"), counts) or not isinstance(value["files"], list):
             return None
@@ -401,16 +389,14 @@ class ShardRecord:
         return cls(**{**value, "files": tuple(files)}) if files and None not in files else None
 
     def is_there(self, place: ShardPlace) -> bool:
-        """Whether all files exist and have their sizes."""
         return all(file.is_there(place) for file in self.files)
 
     def is_intact(self, place: ShardPlace) -> bool:
-        """Whether all files hold what was written."""
         return all(file.is_intact(place) for file in self.files)
 
 
 def read_record(place: ShardPlace, name: str) -> ShardRecord | None:
-    """The record of a shard that was finished, or None."""
+    """Return the record of a finished shard, or None."""
     try:
         path = place.path(f"{name}.json")
         value = json_of(read_bounded(path), path)
@@ -420,13 +406,11 @@ def read_record(place: ShardPlace, name: str) -> ShardRecord | None:
 
 
 def read_manifest(place: ShardPlace) -> dict[str, Any]:
-    """The manifest of token shards as it is now, its shape checked.
+    """Read the manifest of token shards, without a cached copy, and check its shape.
 
     Raises:
         MissingSource: there is none.
-        CorruptFile: not a manifest of token shards.
-        InvalidTokenizer: a format version that this program does not know.
-        StorageError: the store does not answer.
+        CorruptFile, InvalidTokenizer: it is malformed, or of an unknown format version.
     """
     place.forget(MANIFEST)
     location = place.location
@@ -448,7 +432,7 @@ def read_manifest(place: ShardPlace) -> dict[str, Any]:
 
 
 def manifest_of(about: Mapping[str, Any], records: Sequence[ShardRecord]) -> bytes:
-    """The content of a manifest: shards, their sums, and what they were made with."""
+    """Return the content of a manifest: shards, their sums and settings."""
     manifest = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -462,7 +446,7 @@ def manifest_of(about: Mapping[str, Any], records: Sequence[ShardRecord]) -> byt
 
 
 def _holds(value: Any, record: type, texts: Sequence[str], counts: Sequence[str]) -> bool:
-    """Whether JSON is an object with a record's fields; the name is a file's, and leads nowhere."""
+    """Whether JSON has the fields of a record, and a name without a path."""
     return (
         isinstance(value, dict)
         and value.keys() == {field.name for field in fields(record)}
@@ -475,7 +459,9 @@ def _holds(value: Any, record: type, texts: Sequence[str], counts: Sequence[str]
 
 def refuse_corrupt(location: str, problem: str) -> NoReturn:
     raise CorruptFile(
-        f"{location}: {problem}", "the files as they were written", "encode the files again"
+        f"{location}: {problem}",
+        "expected the files as they were written",
+        "encode the files again",
     )
 
 

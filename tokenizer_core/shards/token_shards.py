@@ -1,6 +1,6 @@
-"""Token ids of many documents on disk, memory-mapped, and where the documents stood.
+"""Token ids of many documents on disk, memory-mapped, with an index of documents.
 
-Beside its ids and its record, a shard of documents has three files, whatever its format:
+Besides its ids and its record, a shard of documents has three files, in every format:
 
     NAME.docs.npy        a record for each document: ``source``, a line of the next file; ``begin``
                          and ``end``, bytes of the (decompressed) text of that file; ``id_end``,
@@ -10,16 +10,16 @@ Beside its ids and its record, a shard of documents has three files, whatever it
                          label of the source that named it
     NAME.ids.jsonl       a line of JSON for each document that has an id: that id
 
-Of a text file begin and end are those of the document, without separators; of JSON lines those of
-its whole line, without the line feed; of files of records (Parquet, Arrow, CSV, …) those of the
-document among the documents of the file's text column, with a byte 255 after each.
+In a text file, begin and end are those of the document, without separators; in JSON lines, of its
+whole line, without the line feed; in files of records (Parquet, Arrow, CSV, …), of the document
+among those of the text column, with a byte 255 after each.
 
 A shard of packed sequences has instead
 
     NAME.parts.npy       a record for each document in it, in order: ``document``, its number in the
                          shards that were packed; ``first``, the first of its ids that is here;
-                         ``begin``, where that stands in the shard's ids. It goes on up to the next
-                         ``begin``; what does not fit goes on in the next shard.
+                         ``begin``, where that is in the shard's ids. It ends at the next ``begin``;
+                         the rest of the document is in the next shard.
 
 An end-of-text id belongs to the document before it.
 """
@@ -69,30 +69,28 @@ INDEX_VERSION = 1
 SOURCES_SUFFIX = ".sources.jsonl"
 INDEX_SUFFIXES = (".docs.npy", SOURCES_SUFFIX, ".ids.jsonl")
 PLACE = np.dtype([("source", "<i8"), ("begin", "<i8"), ("end", "<i8"), ("id_end", "<i8")])
-_HEADER = 256  # bytes of a .npy file with these names before its records
+_HEADER = 256  # bytes of the .npy header with these names
 SOURCES_BYTES = 1 << 30
 _SKIP = 2 << 20
 
 PACK_VERSION = 1
 PARTS_SUFFIX = ".parts.npy"
 PART = np.dtype([("document", "<i8"), ("first", "<i8"), ("begin", "<i8")])
-PARTS_HEADER = 256  # bytes of a .npy file with these names before its records
-_KEPT_OF_STORES = 4  # shards on this disk; what is mapped of others stays readable
+PARTS_HEADER = 256  # bytes of the .npy header with these names
+_KEPT_OF_STORES = 4  # shards on this disk; arrays mapped from others stay readable
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentPlace:
-    """Where a document stood when it was encoded.
+    """Where a document was when it was encoded.
 
     Attributes:
         path: of its file, absolute; or a URL.
         source: the label of the source that named the file.
-        format: ``text``, ``jsonl``, ``parquet``, ….
-        compression: None, ``gz``, ``zst``, ….
-        file_size: bytes of the file, on disk.
-        begin, end: bytes of the file's text, after decompression: the document, or its line.
-        id: what the id field of its line held; None where there was none.
-        field: of a file of records, the column of its text.
+        file_size: bytes on disk.
+        begin, end: bytes of the decompressed text: the document, or its line.
+        id: the content of its id field, or None.
+        field: the text column of a file of records.
     """
 
     path: str
@@ -106,9 +104,7 @@ class DocumentPlace:
     field: str = ""
 
     def read(self) -> bytes:
-        """The document, or its whole line of JSON, as it stands there now.
-
-        A compressed file, and one of records, is read from its beginning.
+        """Read the document, or its whole line of JSON, as it is there now.
 
         Raises:
             CorpusChanged: the file has another size than when it was encoded.
@@ -117,8 +113,8 @@ class DocumentPlace:
         (file,) = find_source_files([Source(self.path)])
         if file.size != self.file_size:
             raise CorpusChanged(
-                f"{self.path} has {file.size} bytes and had {self.file_size} when it was encoded",
-                "the file as it was",
+                f"{self.path} has {file.size} bytes, but had {self.file_size} when it was encoded",
+                "expected the file as it was",
                 "encode the files again",
             )
         with closing(open_source(file, 0, self.field)) as opened:
@@ -131,12 +127,7 @@ class DocumentPlace:
 
 
 class IndexWriter:
-    """Writes the three files of one shard, document by document.
-
-    Args:
-        paths: of the new files, in the order of `INDEX_SUFFIXES`.
-        field: of files of records, the column of their text.
-    """
+    """Writes the files of `INDEX_SUFFIXES` for one shard, document by document."""
 
     def __init__(self, paths: Sequence[Path], field: str = "") -> None:
         self._field = field
@@ -147,12 +138,11 @@ class IndexWriter:
         self._id_end = 0
 
     def add(self, file: SourceFile, spans: NDArray[np.int64], ids: Sequence[bytes]) -> None:
-        """Append documents of one file.
+        """Append documents of one file; all documents of a file come in a row.
 
         Args:
-            file: where they stand; all of one file come one after another.
-            spans: int64 ``[n, 2]``: bytes of its text.
-            ids: for each of them JSON in ASCII, empty for none; or nothing at all.
+            spans: int64 ``[n, 2]``: bytes of the file's text.
+            ids: ASCII JSON for each document, empty for no id; or no item at all.
         """
         if not len(spans):
             return
@@ -169,25 +159,20 @@ class IndexWriter:
         self._ids.write(b"".join(id + b"\n" for id in ids if id))
 
     def close(self) -> None:
-        """All documents are there; release the files."""
         for file in (self._places, self._sources, self._ids):
             file.close()
 
     def digests(self) -> list[str]:
-        """The SHA-256 of each file, when they are closed."""
+        """Return the SHA-256 of each closed file."""
         return [file.sha256() for file in (self._places, self._sources, self._ids)]
 
 
 class DocumentIndex:
     """The index of one shard, memory-mapped.
 
-    Args:
-        paths: in the order of `INDEX_SUFFIXES`.
-        documents: how many there must be.
-
     Attributes:
         places: ``[documents]`` records of `PLACE`.
-        sources: for each file what its line says.
+        sources: the parsed line of each file.
     """
 
     def __init__(self, paths: Sequence[Path], documents: int) -> None:
@@ -205,16 +190,16 @@ class DocumentIndex:
         except (ValueError, InvalidTokenizer) as error:
             raise CorruptFile(
                 f"{sources} cannot be read: {error}",
-                "a line of JSON for each file",
+                "expected a line of JSON for each file",
                 "encode the files again",
             ) from error
 
     def __getitem__(self, number: int) -> DocumentPlace:
-        """Where one document of the shard stood."""
+        """Return where one document of the shard was."""
         source, begin, end, id_end = self.places[number].tolist()
         id_begin = int(self.places[number - 1]["id_end"]) if number else 0
         if not (0 <= source < len(self.sources) and 0 <= begin <= end and 0 <= id_begin <= id_end):
-            self._corrupt(f"says of document {number} what cannot be")
+            self._corrupt(f"has an impossible entry for document {number}")
         id: Any = None
         try:
             if id_begin < id_end:
@@ -224,16 +209,18 @@ class DocumentIndex:
             place = DocumentPlace(**self.sources[source], begin=begin, end=end)
             return replace(check_fields(place), id=id)
         except (TypeError, ValueError) as error:
-            self._corrupt(f"says of document {number} what cannot be: {error}")
+            self._corrupt(f"has an impossible entry for document {number}: {error}")
 
     def _corrupt(self, problem: str) -> NoReturn:
         raise CorruptFile(
-            f"{self._path} {problem}", "the files as they were written", "encode the files again"
+            f"{self._path} {problem}",
+            "expected the files as they were written",
+            "encode the files again",
         )
 
 
 def _line_of(file: SourceFile, field: str) -> bytes:
-    said: dict[str, Any] = {
+    description: dict[str, Any] = {
         "path": file.path,
         "source": file.source,
         "format": file.format,
@@ -241,8 +228,8 @@ def _line_of(file: SourceFile, field: str) -> bytes:
         "file_size": file.size,
         **({"field": field} if file.is_of_records else {}),
     }
-    # Names of files need not be UTF-8: what is not, is escaped.
-    return json.dumps(said).encode("ascii") + b"\n"
+    # Names of files need not be UTF-8; JSON escapes the rest.
+    return json.dumps(description).encode("ascii") + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +239,7 @@ class SequencePart:
     Attributes:
         document: its number in the shards that were packed.
         first: the first of its ids that is here.
-        begin, end: where it stands in the sequence.
+        begin, end: its span in the sequence.
     """
 
     document: int
@@ -262,12 +249,7 @@ class SequencePart:
 
 
 class PackedParts:
-    """The parts of one packed shard.
-
-    Args:
-        path: of its file.
-        tokens: ids of the shard.
-    """
+    """The parts of one packed shard, which has ``tokens`` ids."""
 
     def __init__(self, path: Path, tokens: int) -> None:
         try:
@@ -288,52 +270,54 @@ class PackedParts:
             raise _corrupt_parts(path, "parts do not follow one another")
 
     def between(self, begin: int, end: int) -> list[SequencePart]:
-        """The parts of the ids in [begin, end), which are not none."""
+        """Return the parts of the ids in [begin, end), at least one id."""
         first = int(np.searchsorted(self.begins, begin, side="right")) - 1
         last = int(np.searchsorted(self.begins, end, side="left"))
-        found = []
+        parts = []
         for at in range(first, last):
-            stands, ends = int(self.begins[at]), int(self.begins[at + 1])
-            before = max(begin - stands, 0)
-            found.append(
+            part_begin, part_end = int(self.begins[at]), int(self.begins[at + 1])
+            before = max(begin - part_begin, 0)
+            parts.append(
                 SequencePart(
                     int(self.documents[at]),
                     int(self.firsts[at]) + before,
-                    stands + before - begin,
-                    min(ends, end) - begin,
+                    part_begin + before - begin,
+                    min(part_end, end) - begin,
                 )
             )
-        return found
+        return parts
 
 
 def _corrupt_parts(path: Path, problem: str) -> CorruptFile:
     return CorruptFile(
-        f"{path} cannot be read: {problem}", "the file as it was written", "pack the shards again"
+        f"{path} cannot be read: {problem}",
+        "expected the file as it was written",
+        "pack the shards again",
     )
 
 
 class TokenShards:
-    """Documents of a directory of token shards, memory-mapped: nothing is read until it is used.
+    """Documents of token shards, memory-mapped: nothing is read until it is used.
 
-    Sizes of files are compared at once, their SHA-256 when `verify` asks for it. Shards in a store
-    are fetched whole when one of their documents is asked for, into a temporary directory in which
-    the ids of the last few stay; `fetch` copies all of them.
+    Sizes of files are compared at once, their SHA-256 by `verify`. Shards in a store are fetched
+    whole on access to a document, into a temporary directory that keeps the ids of the last few;
+    `fetch` copies all of them.
 
     Args:
         path: the directory, or the URL of a store.
-        format: the format of the shards, where it is none of ours and has no name here.
+        format: the format of the shards, if it is your own `ShardFormat`.
 
     Attributes:
         location: the directory or the URL.
-        manifest: what was encoded with what, see docs/token-shards.md.
+        manifest: see docs/token-shards.md.
         manifest_digest: SHA-256 of the manifest's file.
 
     Raises:
         MissingSource: there is no manifest.
-        CorruptFile: the manifest or a shard is not what was written.
-        InvalidTokenizer: a format version that this program does not know.
+        CorruptFile: the manifest or a shard is damaged.
+        InvalidTokenizer: an unknown format version.
         InvalidOption: a format of shards that needs ``format``.
-        StorageError: a store does not answer, here and wherever something is fetched.
+        StorageError: a store does not respond, here and whenever something is fetched.
 
     Examples:
         >>> shards = TokenShards("tokens")  # doctest: +SKIP
@@ -349,17 +333,17 @@ class TokenShards:
         self.manifest_digest: str = sha256_of(self._place.path(MANIFEST))
         self.format: ShardFormat = shard_format(format or self.manifest["shard_format"])
         values = self.manifest.get("shards")
-        found = list(map(ShardRecord.of, values)) if isinstance(values, list) else [None]
-        self.records = tuple(record for record in found if record is not None)
-        if len(self.records) < len(found):
+        records = list(map(ShardRecord.of, values)) if isinstance(values, list) else [None]
+        self.records = tuple(record for record in records if record is not None)
+        if len(self.records) < len(records):
             refuse_corrupt(self.location, f"{MANIFEST} holds a malformed record of a shard")
         self.dtype = np.dtype(self.manifest["dtype"]).newbyteorder("<")
         self._edges = np.cumsum([0, *(record.documents for record in self.records)])
         self._read: dict[int, tuple[NDArray[Any], NDArray[Any]]] = {}
-        beside = _beside(self.location, self.manifest)
+        suffixes = _beside(self.location, self.manifest)
         self._of_ids = len(self.format.suffixes)
-        files = self._of_ids + len(beside)
-        self._indexes: dict[int, DocumentIndex] | None = {} if beside == INDEX_SUFFIXES else None
+        files = self._of_ids + len(suffixes)
+        self._indexes: dict[int, DocumentIndex] | None = {} if suffixes == INDEX_SUFFIXES else None
         self._parts: dict[int, PackedParts] = {}
         most = _KEPT_OF_STORES if is_url(self.location) else self.format.kept
         self._kept = min(self.format.kept, most)
@@ -372,12 +356,12 @@ class TokenShards:
                 )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Other processes, such as workers of a data loader, map the files themselves.
+        # Other processes, such as workers of a data loader, map the files again.
         return TokenShards, (self.location, self.format)
 
     @property
     def path(self) -> Path:
-        """The directory; of a URL this process's temporary one, with what has been fetched."""
+        """The directory; for a URL, this process's temporary one with fetched files."""
         return self._place.folder
 
     @property
@@ -387,33 +371,23 @@ class TokenShards:
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """The special tokens of that tokenizer and their ids; empty for format version 1."""
+        """The tokenizer's special tokens and ids; empty for format version 1."""
         return dict(self.manifest.get("special_tokens") or {})
 
     def verify(self) -> None:
-        """Read all files and compare them with the SHA-256 they had when they were written.
-
-        Raises:
-            CorruptFile: names the first file that differs.
-        """
+        """Compare the SHA-256 of all files with the records, or raise `CorruptFile`."""
         for record in self.records:
             for file in record.files:
-                self._place.forget(file.name)  # not an earlier copy, but what the store holds now
+                self._place.forget(file.name)  # not an earlier copy
                 intact = file.is_intact(self._place)
                 self._place.forget(file.name)
                 if not intact:
                     refuse_corrupt(self.location, f"{file.name} is not what was written")
 
     def fetch(self, folder: str | Path) -> TokenShards:
-        """Shards of a store as a directory of this machine; what is there already is kept.
+        """Copy shards of a store to a local directory; intact copies are kept.
 
-        Those that lie in a directory are given as they are.
-
-        Args:
-            folder: for the copies.
-
-        Raises:
-            StorageError, DiskFull: not everything could be fetched.
+        Returns these shards if they are local already.
         """
         checks.location("folder", folder)
         if not isinstance(self._place, StorePlace):
@@ -426,16 +400,16 @@ class TokenShards:
         return TokenShards(folder, self.format)
 
     def file(self, record: FileRecord) -> Path:
-        """A file of a shard on this disk."""
+        """Return the path of a shard's file on this disk."""
         checks.instance("record", record, FileRecord)
         return self._place.path(record.name)
 
     def __len__(self) -> int:
-        """How many documents there are."""
+        """Return the number of documents."""
         return int(self._edges[-1])
 
     def __getitem__(self, number: int) -> NDArray[Any]:
-        """The ids of one document, uint16, uint32 or int32 ``[n]``, read-only."""
+        """Return the ids of one document, uint16, uint32 or int32 ``[n]``, read-only."""
         if type(number) is not int or not 0 <= number < len(self):
             number = checks.row_number("document", number, len(self))
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
@@ -444,18 +418,14 @@ class TokenShards:
         return ids[int(edges[place]) : int(edges[place + 1])]
 
     def __iter__(self) -> Iterator[NDArray[Any]]:
-        """The ids of each document, in the order in which they were read."""
+        """Yield the ids of each document, in the order in which they were read."""
         for shard in range(len(self.records)):
             ids, edges = self.shard(shard)
             for place in range(len(edges) - 1):
                 yield ids[int(edges[place]) : int(edges[place + 1])]
 
     def shard(self, number: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """All ids of a shard, and where its documents begin in them (and the end).
-
-        Raises:
-            CorruptFile: the files do not hold as much as the record says.
-        """
+        """Return all ids of a shard, and where its documents begin in them (and the end)."""
         kept = self._read.get(number) if type(number) is int else None
         if kept is not None:
             return kept
@@ -473,27 +443,25 @@ class TokenShards:
         return ids, edges
 
     def place(self, number: int) -> DocumentPlace:
-        """The file, the bytes in it and the id that one document came from.
+        """Return the file, the bytes in it and the id that one document came from.
 
         Raises:
             InvalidOption: these shards have no document index; earlier versions wrote none.
-            CorruptFile: the index is not what was written.
         """
         number = checks.row_number("document", number, len(self))
         shard = int(np.searchsorted(self._edges, number, side="right")) - 1
         return self.index(shard)[number - int(self._edges[shard])]
 
     def parts(self, number: int) -> list[SequencePart]:
-        """The documents, and pieces of them, in one packed sequence, in their order.
+        """Return the documents, and pieces of them, in one packed sequence, in order.
 
         Raises:
             InvalidOption: these shards are not packed.
-            CorruptFile: their files are not what was written.
         """
         if "packed" not in self.manifest:
             raise InvalidOption(
                 f"{self.location} holds documents, which are not packed",
-                "packed shards; `place` tells where a document stood",
+                "expected packed shards; for documents, use `place`",
                 "add --pack LENGTH to bpeline encode",
             )
         number = checks.row_number("sequence", number, len(self))
@@ -507,17 +475,17 @@ class TokenShards:
         return self._parts[shard].between(begin, begin + length)
 
     def index(self, shard: int) -> DocumentIndex:
-        """Where all documents of a shard stood; errors as `place`."""
+        """Return where all documents of a shard were; raises as `place`."""
         if "packed" in self.manifest:
             raise InvalidOption(
-                f"{self.location} holds packed sequences, in which there are several documents",
-                "`parts` of a sequence gives their numbers in the shards that were packed",
-                "ask those shards: TokenShards(…).place(shards.parts(0)[0].document)",
+                f"{self.location} holds packed sequences of several documents",
+                "expected the shards that were packed; `parts` returns their document numbers",
+                "use those shards: TokenShards(…).place(shards.parts(0)[0].document)",
             )
         if self._indexes is None:
             raise InvalidOption(
                 f"{self.location} was written without an index of its documents",
-                "shards of format version 2 or higher",
+                "expected shards of format version 2 or higher",
                 "encode the files again: the same command writes the index",
             )
         shard = checks.row_number("shard", shard, len(self.records))
@@ -529,20 +497,20 @@ class TokenShards:
 
 
 def _beside(location: str, manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """The suffixes of a shard's files beside those of its format."""
+    """Return the suffixes of a shard's files besides those of its format."""
     if manifest["format_version"] == 1:
         return ()
     packed = manifest.get("packed")
     if packed is None:
-        what, version, known = "document index", manifest.get("document_index"), INDEX_VERSION
+        what, version, expected = "document index", manifest.get("document_index"), INDEX_VERSION
     else:
         if not isinstance(packed, dict) or type(packed.get("length")) is not int:
             refuse_corrupt(location, f"{MANIFEST} has malformed fields")
-        what, version, known = "packing", packed.get("version"), PACK_VERSION
-    if version != known:
+        what, version, expected = "packing", packed.get("version"), PACK_VERSION
+    if version != expected:
         raise InvalidTokenizer(
             f"{location} has a {what} of version {version!r}",
-            f"this program reads version {known}",
+            f"expected version {expected}",
             "upgrade bpeline",
         )
     return INDEX_SUFFIXES if packed is None else (PARTS_SUFFIX,)
