@@ -117,7 +117,7 @@ def test_what_screening_found_is_forbidden_next_time(
         ({"forbid": ["digits"], "required_tokens": ["2024"]}, "the required tokens make b'2024'"),
         ({"forbid": [r"\d"]}, "every vocabulary|always tokens"),
         ({"forbid": ["("]}, "does not compile"),
-        ({"forbidden_tokens": ["hex:0"]}, "is no token"),
+        ({"forbidden_tokens": ["hex:0"]}, "is not a token"),
         ({"characters": "half"}, "characters"),
         ({"forbid_from": ["news/1"], "algorithm": "char-bpe"}, "means nothing"),
         ({"forbid": ["digits"], "algorithm": "wordpiece"}, "means nothing"),

@@ -132,7 +132,7 @@ def test_byte_level_exports_are_read_alike(
     assert certificate.library
 
 
-@pytest.mark.filterwarnings("ignore:characters that stand in no merge")
+@pytest.mark.filterwarnings("ignore:characters that are in no merge")
 @pytest.mark.parametrize(
     ("format_", "module", "joined"),
     [("subword-nmt", "subword_nmt", False), ("subword-nmt", "subword_nmt", True),

@@ -42,7 +42,7 @@ def tokenizers() -> dict[str, Tokenizer]:
 
 
 @pytest.mark.night
-@pytest.mark.filterwarnings("ignore:characters that stand in no merge")
+@pytest.mark.filterwarnings("ignore:characters that are in no merge")
 def test_what_a_refusal_names_holds_the_tokenizer(tmp_path: Path) -> None:
     refused = 0
     for number, (kind, tokenizer) in enumerate(tokenizers().items()):

@@ -244,8 +244,10 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     "a piece of another kind": (UNK + piece("a", 0, 9) + BPE_TRAINED, "type 9"),
     "an endless score": (UNK + piece("a", float("inf")) + BPE_TRAINED, "score"),
     "a score that is none": (UNK + piece("a", float("nan")) + BPE_TRAINED, "score"),
-    "some bytes": (UNK + piece("<0x41>", 0, BYTE) + BPE_TRAINED, r"\b1\b.*bytes"),
-    "bytes without pieces": (UNK + piece("a") + field(2, whole(3, 2) + whole(35, 1)), "bytes"),
+    "some bytes": (UNK + piece("<0x41>", 0, BYTE) + BPE_TRAINED, r"\b1\b.*byte pieces"),
+    "bytes without pieces": (
+        UNK + piece("a") + field(2, whole(3, 2) + whole(35, 1)), "byte pieces",
+    ),
     "rules that are none": (UNK + piece("a") + BPE_TRAINED + field(3, field(2, b"abcdef")), "trie"),
     "rules beyond their end": (
         UNK + piece("a") + BPE_TRAINED + field(3, field(2, struct.pack("<I", 400) + bytes(8))),

@@ -1,4 +1,4 @@
-"""The algorithms beside byte-level BPE, one module each, with their file formats and kernels."""
+"""Algorithms other than byte-level BPE, with their file formats and kernels."""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Byte pair compression of any bytes (Gage 1994, "A New Algorithm for Data Compression").
+"""Byte pair compression (Gage 1994, "A New Algorithm for Data Compression").
 
-In each block the most frequent pair of bytes is replaced by a byte that does not occur, again and
-again, until no pair occurs often enough or every byte is in use. Ties go to the smallest pair, by
-value of its bytes (in Gage's program the slots of a hash table decide).
+In each block the most frequent pair of bytes is replaced by an unused byte, until no pair occurs
+often enough or every byte is in use. Ties go to the smallest pair by byte values (in Gage's program
+the slots of a hash table decide).
 
-A compressed file, all numbers little-endian:
+File format, all numbers little-endian:
 
-    "BPEC", version 1 (u8), bytes of a block (u32), bytes of the whole (u64)
-    for each block: number of pairs (u8); unless 0, a bitmap of the bytes that stand for pairs (32)
-        and the pairs in ascending order of these (2 each); bytes of the rest (u32), and these
-    SHA-256 of the whole, as it was (32)
+    "BPEC", version 1 (u8), block size (u32), content size (u64)
+    per block: number of pairs (u8); if not 0, a bitmap of the bytes that stand for pairs (32) and
+        their pairs in ascending order (2 each); size of the compressed block (u32), and its bytes
+    SHA-256 of the content (32)
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.vocabulary import to_printable
 
 BLOCK_BYTES = 5000
-THRESHOLD = 3  # a pair's place in the table takes as much as two occurrences save
+THRESHOLD = 3  # storing a pair takes as many bytes as two occurrences save
 MAX_BLOCK_BYTES = 1 << 24
-LARGEST_SHOWN = 10_000  # bytes of which steps are shown
-_MOST_PAIRS = 12  # in lines of text; all of them are in JSON
+LARGEST_SHOWN = 10_000  # largest content in bytes whose steps are shown
+_MOST_PAIRS = 12  # in text output; JSON has all of them
 
 _MAGIC, _VERSION = b"BPEC", 1
 _HEAD = struct.Struct("<4sBIQ")
@@ -51,14 +51,14 @@ _BITMAP_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class CompressedBlock:
-    """A block and its pairs."""
+    """A compressed block and its pairs."""
 
-    symbols: bytes  # what is left of the block
+    symbols: bytes  # the compressed block
     pairs: dict[int, bytes]  # byte → the two bytes it stands for
 
 
 class _Compressor:
-    """The scratch memory of `compress_block`, made once."""
+    """Scratch memory of `compress_block`, allocated once."""
 
     def __init__(self, block_bytes: int, threshold: int) -> None:
         self._threshold = threshold
@@ -78,24 +78,17 @@ class _Compressor:
 
 
 def compress_block(block: bytes, threshold: int = THRESHOLD) -> CompressedBlock:
-    """Compress bytes as one block.
-
-    Raises:
-        InvalidOption: a threshold below 2, or a block above `MAX_BLOCK_BYTES`.
-    """
+    """Compress bytes as one block of at most `MAX_BLOCK_BYTES`."""
     _check(max(len(block), 1), threshold)
     return _Compressor(max(len(block), 1), threshold).compress(block)
 
 
 def compress(content: bytes, block_bytes: int = BLOCK_BYTES, threshold: int = THRESHOLD) -> bytes:
-    """Compress bytes; `expand` gives them back.
+    """Compress bytes; `expand` is the inverse.
 
     Args:
         block_bytes: bytes that share a table of pairs.
-        threshold: how often a pair must occur to be replaced, 2 or more.
-
-    Raises:
-        InvalidOption: a number out of range.
+        threshold: least count of a pair to be replaced, at least 2.
     """
     checks.instance("content", content, bytes)
     block_bytes = checks.whole_number("block_bytes", block_bytes)
@@ -116,20 +109,16 @@ def compress(content: bytes, block_bytes: int = BLOCK_BYTES, threshold: int = TH
 
 
 def expand(content: bytes) -> bytes:
-    """The bytes that `compress` was given.
-
-    Raises:
-        CorruptFile: not what `compress` wrote, to the last bit.
-    """
+    """Expand what `compress` returned; raises `CorruptFile` if it is damaged."""
     checks.instance("content", content, bytes)
     if len(content) < _HEAD.size + _DIGEST_BYTES or not content.startswith(_MAGIC):
-        _corrupt("it does not begin and end like a compressed file")
+        _corrupt("it has no valid header or is too short")
     _, version, block_bytes, size = _HEAD.unpack_from(content)
     if version != _VERSION:
-        _corrupt(f"it has version {version}, and version {_VERSION} is read")
+        _corrupt(f"it has version {version}, expected {_VERSION}")
     end = len(content) - _DIGEST_BYTES
     if not 0 < block_bytes <= MAX_BLOCK_BYTES or -(-size // block_bytes) * 5 > end - _HEAD.size:
-        _corrupt("its blocks cannot hold the bytes it promises")
+        _corrupt("its blocks cannot hold the size in its header")
     packed = np.frombuffer(bytearray(content), np.uint8)
     at = _HEAD.size
     stack = np.empty(257, np.uint8)
@@ -142,16 +131,16 @@ def expand(content: bytes) -> bytes:
             _corrupt("it ends within a block")
         (symbols,) = _SIZE.unpack_from(content, at)
         at += _SIZE.size
-        wanted = min(block_bytes, size - begin)
+        expected_size = min(block_bytes, size - begin)
         if symbols > end - at or expand_by_kernel(
-            packed, at, at + symbols, pairs, target, 0, wanted, stack
-        ) != wanted:  # fmt: skip
-            _corrupt(f"the block of byte {begin} does not expand to {wanted} bytes")
+            packed, at, at + symbols, pairs, target, 0, expected_size, stack
+        ) != expected_size:  # fmt: skip
+            _corrupt(f"the block of byte {begin} does not expand to {expected_size} bytes")
         at += symbols
-        parts.append(target[:wanted].tobytes())
+        parts.append(target[:expected_size].tobytes())
         state.update(parts[-1])
     if at != end or state.digest() != content[end:]:
-        _corrupt("what it expands to does not have the digest it should have")
+        _corrupt("the expanded content does not match its digest")
     return b"".join(parts)
 
 
@@ -173,43 +162,43 @@ def _read_pairs(packed: NDArray[np.uint8], at: int, end: int) -> tuple[NDArray[n
 def _check(block_bytes: int, threshold: int) -> None:
     if not 0 < block_bytes <= MAX_BLOCK_BYTES:
         raise InvalidOption(
-            f"blocks of {block_bytes} bytes were asked for",
-            f"a block has 1 to {MAX_BLOCK_BYTES} bytes",
+            f"the block size is {block_bytes} bytes",
+            f"expected 1 to {MAX_BLOCK_BYTES} bytes",
             f"leave it out for {BLOCK_BYTES}",
         )
     if threshold < 2:
         raise InvalidOption(
             f"the threshold is {threshold}",
-            "a pair is replaced when it occurs 2 times or more",
+            "expected at least 2: a pair must occur twice to be replaced",
             f"leave it out for {THRESHOLD}",
         )
 
 
 def _corrupt(problem: str) -> NoReturn:
     raise CorruptFile(
-        f"this is no compressed file, or a damaged one: {problem}",
-        "a file that `bpeline compress` wrote",
+        f"this is not a compressed file, or it is damaged: {problem}",
+        "expected a file that `bpeline compress` wrote",
         "fetch it again, or compress the original again",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class CompressionStep:
-    """A block after some pairs were replaced. Bytes are printed as byte-level tokens are."""
+    """A block after some replacements; bytes are printed like byte-level tokens."""
 
-    block: int  # its number, from 1
-    number: int  # of replacements; 0 before the first
-    code: str  # the byte that was put in place of the last pair; empty before the first
+    block: int  # number of the block, from 1
+    number: int  # number of replacements; 0 before the first
+    code: str  # the byte that replaced the last pair; empty before the first
     pair: str  # that pair
-    count: int  # how often it occurred then. ``aaa`` counts (a, a) twice.
+    count: int  # its count before the replacement; ``aaa`` counts (a, a) twice
     content: str  # the block now
-    pairs: dict[str, int]  # how often each pair of neighbours occurs now, the most frequent first
+    pairs: dict[str, int]  # count of each pair of neighbours now, the most frequent first
     # code → the two bytes it stands for, in order
     table: dict[str, str] = field(default_factory=dict)
 
     @property
     def times(self) -> str:
-        """The count in words; of ``aaa`` only one (a, a) can be replaced."""
+        """The count as text; of ``aaa`` only one (a, a) can be replaced."""
         overlaps = self.pair[:1] == self.pair[1:]
         return f"{self.count:,} times" + ", overlaps included" * overlaps
 
@@ -220,30 +209,25 @@ def compression_steps(
     threshold: int = THRESHOLD,
     new_bytes: str = "",
 ) -> Iterator[CompressionStep]:
-    """Compress a small content and show each replacement.
+    """Compress a small content and yield each replacement.
 
     Args:
-        block_bytes, threshold: see `compress`.
-        new_bytes: letters to print the bytes that stand for pairs as, in the order in which they
-            are needed, such as ``HG``; then these bytes as they are.
-
-    Raises:
-        InvalidOption: more than `LARGEST_SHOWN` bytes, letters that the content holds, that are
-            not ASCII or named twice, or see `compress`.
+        new_bytes: ASCII letters that stand for new bytes in the output, in order of use, such as
+            ``HG``; further new bytes are printed as they are. The content must not contain them.
     """
     if len(content) > LARGEST_SHOWN:
         raise InvalidOption(
             f"the file holds {len(content):,} bytes, too many to show each step",
-            f"up to {LARGEST_SHOWN:,} bytes",
+            f"expected up to {LARGEST_SHOWN:,} bytes",
             "show the steps on a part of it",
         )
-    held = [letter for letter in new_bytes if letter in content.decode("latin-1")]
-    if held or len(set(new_bytes)) < len(new_bytes) or not new_bytes.isascii():
+    present = [letter for letter in new_bytes if letter in content.decode("latin-1")]
+    if present or len(set(new_bytes)) < len(new_bytes) or not new_bytes.isascii():
         raise InvalidOption(
             f"the letters for new bytes are {new_bytes!r}",
-            "different ASCII letters that the content does not hold"
-            + (f"; it holds {', '.join(held)}" if held else ""),
-            "leave them out to see the bytes that the compressor takes",
+            "expected distinct ASCII letters that are not in the content"
+            + (f"; it contains {', '.join(present)}" if present else ""),
+            "leave them out to see the bytes that the compressor uses",
         )
     for number, begin in enumerate(range(0, len(content), block_bytes) or [0], 1):
         yield from _steps(content[begin : begin + block_bytes], number, threshold, new_bytes)
@@ -251,7 +235,7 @@ def compression_steps(
 
 def _steps(block: bytes, number: int, threshold: int, new_bytes: str) -> Iterator[CompressionStep]:
     replaced = compress_block(block, threshold).pairs
-    order = sorted(replaced, reverse=True)  # the greatest unused byte is taken first
+    order = sorted(replaced, reverse=True)  # unused bytes are assigned from 255 down
     names = dict(zip(order, new_bytes, strict=False))
 
     def printed(content: bytes) -> str:
@@ -282,7 +266,6 @@ def _pairs(block: bytes, printed: Callable[[bytes], str]) -> dict[str, int]:
 
 
 def compression_lines(step: CompressionStep) -> list[str]:
-    """A step as lines of text."""
     pairs = [f"{pair} {count}" for pair, count in list(step.pairs.items())[:_MOST_PAIRS]]
     more = len(step.pairs) - _MOST_PAIRS
     pairs += [f"and {more:,} more"] * (more > 0)

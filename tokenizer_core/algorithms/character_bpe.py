@@ -1,9 +1,9 @@
-"""Character BPE (Sennrich et al. 2016): value, encoder and decoder, trainer, codes files.
+"""Character BPE (Sennrich et al. 2016): encoder, decoder, trainer, codes files.
 
-subword-nmt's codes files hold a version, then one merge per line. Version 0.2 joins the mark of
-the end of a word to the last character (``t</w>``); version 0.1 and files without a version
-have it as a symbol of its own. They hold no vocab and no ids: loading numbers the unknown
-token, the characters, then what merges make. Characters in no merge are not in them either.
+A subword-nmt codes file has an optional version line, then one merge per line. Version 0.2 joins
+the end-of-word mark to the last character (``t</w>``); version 0.1 and files without a version
+treat it as a symbol of its own. The file holds neither ids nor characters outside of merges:
+loading numbers the unknown token, the characters, then the results of merges.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from bpeline.tokenizer_core.training import merged, refuse_special_tokens_in_wor
 from bpeline.tokenizer_core.vocabulary import shown, validate_special_tokens
 from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm, WordCoders
 
-_LONGER_FROM = np.array([0xC0, 0xE0, 0xF0], np.uint8)  # leads of characters of 2, 3 and 4 bytes
+_LONGER_FROM = np.array([0xC0, 0xE0, 0xF0], np.uint8)  # least lead bytes of 2, 3 and 4 byte chars
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterBpe(Algorithm):
     """Byte pair encoding over characters, with a symbol for the end of a word.
 
-    A word is encoded by applying the merge of lowest rank at all its places, from left to right,
-    until none applies (Sennrich et al. 2016, ``subword-nmt``).
+    Encoding applies the merge of lowest rank at all its places, left to right, until none applies
+    (Sennrich et al. 2016, ``subword-nmt``).
 
     Attributes:
         end_of_word: the text that marks the end of a word in tokens: ``st</w>`` is not ``st``.
-        joined: whether the mark is part of a word's last character (``subword-nmt`` 0.2) or a
-            symbol of its own that merges may join (the paper, ``subword-nmt`` 0.1).
-        unknown: the token of characters that the vocab does not hold.
+        joined: the mark is part of a word's last character (``subword-nmt`` 0.2), not a symbol of
+            its own that merges can join (the paper, ``subword-nmt`` 0.1).
+        unknown: the token for characters that the vocab does not hold.
     """
 
     name: ClassVar[str] = "char-bpe"
@@ -61,11 +61,6 @@ KIND = CharacterBpe
 
 
 def coders(spec: TokenizerSpec) -> WordCoders:
-    """The encoder and the decoder.
-
-    Raises:
-        InvalidTokenizer: tokens that are not UTF-8, or no unknown token.
-    """
     algorithm = spec.algorithm
     assert isinstance(algorithm, CharacterBpe)
     tokens = word_encoding.spelled_tokens(spec)
@@ -76,12 +71,12 @@ def coders(spec: TokenizerSpec) -> WordCoders:
 
 
 def with_dropout(merged: WordAlgorithm, dropout: float, state: NDArray[np.uint32]) -> WordAlgorithm:
-    """`by_rank` with merges left out at random: see `merge_at_random`."""
+    """Like `by_rank` with BPE-dropout, see `merge_at_random`."""
     marking, _, slots, hash_key, _ = merged.known
 
     def kernel(text: Any, places: Any, lengths: Any, *others: Any) -> None:
-        is_one = 1 + np.searchsorted(_LONGER_FROM, text[places], side="right") == lengths
-        merge_at_random(text, places, lengths, is_one, dropout, state, *others)
+        is_single = 1 + np.searchsorted(_LONGER_FROM, text[places], side="right") == lengths
+        merge_at_random(text, places, lengths, is_single, dropout, state, *others)
 
     return WordAlgorithm(kernel, (marking, slots, hash_key), SCRATCH_OF_RANDOM)
 
@@ -103,26 +98,23 @@ def train_char_bpe(
 ) -> Tokenizer:
     """Train character BPE (Sennrich et al. 2016).
 
-    Ids: the unknown token, the special tokens, the characters (and with ``joined`` those that end
+    Ids: the unknown token, the special tokens, the characters (with ``joined`` also those that end
     words), the merges.
 
     Args:
         counts: word counts, by white space or another pattern.
-        merges: how many at most; fewer when no pair occurs ``min_count`` times.
-        end_of_word: the mark of the end of a word; words may hold it, see
-            `merging.words_with_ends`.
-        joined: whether it is part of the last character (``subword-nmt`` 0.2).
+        merges: the largest number of merges; fewer if no pair occurs ``min_count`` times.
+        end_of_word: the end-of-word mark; words may contain it, see `merging.words_with_ends`.
+        joined: make the mark part of the last character (``subword-nmt`` 0.2).
         tie_break: ``first-seen`` (the paper's program) or ``greatest-bytes`` (``subword-nmt``: the
             greatest pair of texts); see `tokenizer_core.vocabulary.numbering.TIE_BREAKS`.
         min_count, min_word_count: rarer pairs and rarer words are left out.
-        unknown: the token of unknown characters.
-        special_tokens: further tokens.
         resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
         InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
-        InvalidSpecialToken: empty, duplicate, or occurring in the words.
-        EmptyCorpus, CorpusError: no words, or too many for 64 bits.
+        InvalidSpecialToken: empty, duplicate, or present in the words.
+        EmptyCorpus, CorpusError: no words, or counts that exceed 64 bits.
         CorruptFile, DiskFull: see `learn_with`.
     """
     checks.instance("counts", counts, WordCounts)
@@ -154,11 +146,7 @@ def character_base(
     unknown: str = "<unk>",
     special_tokens: Sequence[str] = (),
 ) -> list[str]:
-    """The tokens that `train_char_bpe` begins with: its least vocabulary.
-
-    Raises:
-        InvalidOption, EmptyCorpus: as `train_char_bpe`.
-    """
+    """The initial tokens of `train_char_bpe`: its smallest vocabulary."""
     words = merging.words_with_ends(merging.prune(counts, min_word_count)[0], end_of_word, joined)
     return _first_of_characters(words, end_of_word, joined, unknown, special_tokens)
 
@@ -170,7 +158,7 @@ def _first_of_characters(
     unknown: str,
     specials: Sequence[str],
 ) -> list[str]:
-    """All symbols, or with ``joined`` the characters and those that end words."""
+    """The initial tokens; with ``joined`` the characters and those that end words."""
     base = list(words.tokens)
     if joined:
         base.remove(end_of_word)
@@ -179,7 +167,6 @@ def _first_of_characters(
 
 
 def explained(spec: TokenizerSpec) -> Decide:
-    """Explains words of a tokenizer."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, CharacterBpe)
     end, joined = algorithm.end_of_word, algorithm.joined
@@ -203,26 +190,21 @@ _VERSIONS = {"0.1": False, "0.2": True}  # whether the mark is joined to the las
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
-    """Write the codes file that ``subword-nmt apply-bpe --codes`` reads.
-
-    Raises:
-        InvalidOption: the tokenizer follows another algorithm.
-        InvalidTokenizer: another mark of the end of a word, or a token with a space or line break.
-    """
+    """Write the codes file that ``subword-nmt apply-bpe --codes`` reads."""
     refuse_other_algorithms(tokenizer, "character BPE", CharacterBpe)
     algorithm = tokenizer.spec.algorithm
     assert isinstance(algorithm, CharacterBpe)
     pairs = [(left.decode(), right.decode()) for left, right in tokenizer.spec.merges]
     if algorithm.end_of_word != END_OF_WORD:
         raise InvalidTokenizer(
-            f"words of this tokenizer end in {algorithm.end_of_word!r}",
-            f"in a codes file they end in {END_OF_WORD!r}",
+            f"the end-of-word mark of this tokenizer is {algorithm.end_of_word!r}",
+            f"expected {END_OF_WORD!r} for a codes file",
             "save it as 'bpeline'",
         )
     if any(set(" \r\n") & set(left + right) for left, right in pairs):
         raise InvalidTokenizer(
             "a merge of this tokenizer joins a space or a line break",
-            "in a codes file a space stands between the two sides of a merge",
+            "expected neither: in a codes file a space separates the two sides of a merge",
             "save it as 'bpeline'",
         )
     version = "0.2" if algorithm.joined else "0.1"
@@ -231,7 +213,7 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
 
 
 def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """Split pattern, unknown token, special tokens, and the characters that no merge holds."""
+    """The arguments of `load` that a codes file does not hold."""
     assert isinstance(tokenizer.spec.algorithm, CharacterBpe)
     return {
         "pattern": pattern_left_out(tokenizer),
@@ -242,7 +224,7 @@ def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
 
 
 def forgotten(tokenizer: TokenizerParts) -> str:
-    """What nobody can find out from the file again, and how its reader is told; or nothing."""
+    """Warning about the characters that a codes file loses; may be empty."""
     assert isinstance(tokenizer.spec.algorithm, CharacterBpe)
     unmerged = _unmerged(tokenizer)
     if not unmerged:
@@ -251,18 +233,18 @@ def forgotten(tokenizer: TokenizerParts) -> str:
     if len(unmerged) > _MOST_SHOWN:
         shown += " and so on (`bpeline export`, with --json, prints them all)"
     return (
-        f"characters that stand in no merge, {len(unmerged):,} here, are not in a codes file, and "
-        f"whoever reads it without them finds {tokenizer.spec.algorithm.unknown} instead. Read it "
-        f"with Tokenizer.load(PATH, characters=…), which are {shown}; or save it as 'bpeline', "
-        "which keeps everything"
+        f"characters that are in no merge, {len(unmerged):,} here, are missing from a codes file: "
+        f"loaded without them, they become {tokenizer.spec.algorithm.unknown}. Pass them to "
+        f"Tokenizer.load(PATH, characters=…): {shown}; or save it as 'bpeline', which keeps "
+        "everything"
     )
 
 
 def _unmerged(tokenizer: TokenizerParts) -> str:
-    """The characters with an id that no merge holds, in the order of their ids."""
+    """The single-character tokens that are in no merge, in order of id."""
     merged = b"".join(left + right for left, right in tokenizer.spec.merges).decode()
     tokens = [token.decode() for _, token in sorted(tokenizer.spec.vocab.items())]
-    return "".join(one for one in tokens if len(one) == 1 and one not in merged)
+    return "".join(text for text in tokens if len(text) == 1 and text not in merged)
 
 
 def load(
@@ -277,24 +259,19 @@ def load(
     """Read a codes file.
 
     Args:
-        merges: how many of its first merges to take; by default all.
-        unknown: the token of characters that the vocab does not hold.
-        characters: what the vocab holds besides the characters in the merges; empty for nothing.
-        pattern: the split pattern, which the file does not name.
+        merges: how many merges to read; all by default.
+        characters: further characters of the vocab, besides those in merges; empty for none.
+            Required, because the file does not hold them.
         special_tokens: further tokens, numbered after the unknown one.
-
-    Raises:
-        MissingSource: no such file. InvalidTokenizer: malformed.
-        InvalidOption: no ``characters`` were given.
     """
     pairs, joined = read_codes(path)
     if characters is None:
         raise InvalidOption(
-            f"{path} does not say which characters it knows besides those in its merges: any other "
-            f"would be {unknown}",
-            "those characters in one string (`bpeline export` prints them, `subword-nmt get-vocab` "
-            "lists them), or an empty one where there are none",
-            "name them: Tokenizer.load(PATH, characters='qxz'), and wherever a command takes a "
+            f"{path} does not hold the characters outside of its merges: they would all become "
+            f"{unknown}",
+            "expected these characters in one string, empty for none (`bpeline export` prints them,"
+            " `subword-nmt get-vocab` lists them)",
+            "name them: Tokenizer.load(PATH, characters='qxz'), or where a command takes a "
             f"tokenizer: {path},characters=qxz; none: {path},characters=",
         )
     pairs = pairs[:merges]
@@ -302,8 +279,8 @@ def load(
     inner = [part.removesuffix(END_OF_WORD) for part in parts]
     single = dict.fromkeys(sorted({*characters, *(c for part in inner for c in part)}))
     last = [c + END_OF_WORD for c in single] if joined else [END_OF_WORD]
-    made = [left + right for left, right in pairs]
-    tokens = dict.fromkeys([unknown, *special_tokens, *single, *last, *parts, *made])
+    joined_texts = [left + right for left, right in pairs]
+    tokens = dict.fromkeys([unknown, *special_tokens, *single, *last, *parts, *joined_texts])
     vocab = {id_: token.encode() for id_, token in enumerate(tokens)}
     return TokenizerSpec.checked(
         vocab,
@@ -315,13 +292,13 @@ def load(
 
 
 def read_codes(path: Path) -> tuple[list[tuple[str, str]], bool]:
-    """The merges of a codes file, each pair once, and whether the mark of the end is joined."""
+    """The distinct merges of a codes file, and whether the end-of-word mark is joined."""
     lines = text_of(read_bounded(path), path).rstrip("\n").split("\n")
     joined = False
     if lines[0].startswith("#version:"):
         version = lines.pop(0).removeprefix("#version:").strip()
         if version not in _VERSIONS:
-            refuse(path, f"has the version {shown(version)}", "versions 0.1 and 0.2 are read")
+            refuse(path, f"has the version {shown(version)}", "expected version 0.1 or 0.2")
         joined = _VERSIONS[version]
     pairs: dict[tuple[str, str], None] = {}
     for number, line in enumerate(lines):

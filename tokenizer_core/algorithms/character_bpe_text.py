@@ -1,6 +1,6 @@
-"""Text in, text out: words cut into subwords as ``subword-nmt apply-bpe`` prints them.
+"""Segmentation of text into subwords, printed as by ``subword-nmt apply-bpe``.
 
-Each distinct word is cut once; with dropout every occurrence draws anew.
+Each distinct word is segmented once; with dropout every occurrence is segmented anew.
 """
 
 from __future__ import annotations
@@ -29,21 +29,17 @@ Cut = list[str]  # the subwords of a word
 
 
 class SubwordText:
-    """Cuts text into subwords, joined by a separator: ``lower`` becomes ``low@@ er``.
+    """Splits text into subwords with a separator: ``lower`` becomes ``low@@ er``.
 
-    The same as ``subword-nmt`` 0.3.8 prints for the same codes, line by line (a line ends at a
-    line feed; words are cut at U+0020 alone; several spaces between two words become one); but a
-    return at the end of a word that a glossary divides stays.
+    Equals the output of ``subword-nmt`` 0.3.8 for the same codes: lines end at a line feed, words
+    are split at U+0020 only, and runs of spaces become one. One difference: a carriage return at
+    the end of a word that a glossary divides is kept.
 
     Args:
-        tokenizer: of character BPE, such as a codes file loads.
-        separator: stands behind each subword that does not end a word.
-        vocabulary: subwords, those within a word with the separator behind: others are cut again
-            by undoing the merge that made them. See `read_vocabulary`.
-        glossaries: regexes of what is never cut, nor joined to what is beside it in a word.
-
-    Raises:
-        InvalidOption: a tokenizer of another algorithm, or a glossary that is no regex.
+        tokenizer: a character BPE tokenizer, for example loaded from a codes file.
+        vocabulary: allowed subwords, with the separator unless they end a word; others are split
+            again by undoing their merges. See `read_vocabulary`.
+        glossaries: regexes of text that is never split or joined to its neighbours in a word.
     """
 
     def __init__(
@@ -56,8 +52,8 @@ class SubwordText:
         algorithm = tokenizer.algorithm
         if not isinstance(algorithm, CharacterBpe):
             raise InvalidOption(
-                f"this tokenizer follows {algorithm.name}",
-                "text is cut into subwords by char-bpe",
+                f"this tokenizer uses {algorithm.name}",
+                "expected char-bpe for splitting text into subwords",
                 "load a codes file: Tokenizer.load(PATH, 'subword-nmt', characters='')",
             )
         assert tokenizer.words is not None
@@ -65,37 +61,35 @@ class SubwordText:
         self._end = algorithm.end_of_word
         self._separator = separator
         self._vocabulary = None if vocabulary is None else frozenset(vocabulary)
-        # The first merge into a token is the one that is undone.
+        # `reversed`: of several merges that make a token, the first is undone.
         self._parts = {
             (left + right).decode(): (left.decode(), right.decode())
             for left, right in reversed(tokenizer.merges)
         }
         try:
             self._glossaries = [
-                (re.compile(f"^{one}$"), re.compile(f"({one})")) for one in glossaries
+                (re.compile(f"^{glossary}$"), re.compile(f"({glossary})"))
+                for glossary in glossaries
             ]
             self._whole = re.compile(f"^({'|'.join(glossaries)})$") if glossaries else None
         except re.error as error:
             raise InvalidOption(
                 f"a glossary does not compile: {error}",
-                "glossaries are regexes in Python's syntax",
-                "escape characters that regexes know: 'U\\.S\\.'",
+                "expected regexes in Python's syntax",
+                "escape special characters: 'U\\.S\\.'",
             ) from error
 
     def apply(self, text: str, dropout: float = 0.0, seed: int | None = None) -> str:
-        """``text`` with its words cut into subwords.
+        """Return ``text`` with its words segmented into subwords.
 
         Args:
-            dropout: the probability with which a merge is left out (Provilkov et al. 2020).
-            seed: of the random numbers. With a seed the subwords are those of ``subword-nmt``
-                with one worker and that seed, number by number; without one they differ each time.
-
-        Raises:
-            InvalidOption: a probability outside of 0 … 1.
+            dropout: the probability of skipping a merge (Provilkov et al. 2020).
+            seed: of the random numbers; equals ``subword-nmt`` with one worker and the same seed.
+                None: differs on every call.
         """
         if not 0 <= dropout <= 1:
             raise InvalidOption(
-                f"dropout is {dropout}", "a probability from 0 to 1", "0.1 is common"
+                f"dropout is {dropout}", "expected a probability from 0 to 1", "0.1 is common"
             )
         whole = Text.of(utf8_of(text))
         starts, dropped = _marks(whole)
@@ -119,10 +113,7 @@ class SubwordText:
         )
 
     def vocabulary(self, words: WordCounts) -> list[tuple[str, int]]:
-        """The subwords of counted words with their counts, in order of sight.
-
-        As ``subword-nmt get-vocab`` counts them in what `apply` makes of the text.
-        """
+        """Count subwords, in order of first occurrence, as ``subword-nmt get-vocab``."""
         seen = words.in_order_of_sight()
         spelled = [word.decode() for word in seen.words()]
         counts: dict[str, int] = {}
@@ -145,7 +136,6 @@ class SubwordText:
         return target[:size].tobytes().decode()
 
     def _cut(self, words: Sequence[str], algorithm: WordAlgorithm) -> list[Cut]:
-        """The subwords of each word."""
         if self._whole is None:
             return self._checked(words, _subwords(words, algorithm))
         segments = [self._isolated(word) for word in words]
@@ -181,7 +171,7 @@ class SubwordText:
         ]
 
     def _known(self, cut: Cut) -> Iterator[str]:
-        """Subwords, or what remains of them when merges are undone until all is known."""
+        """Undo merges until each subword is in the vocabulary or cannot be split."""
         assert self._vocabulary is not None
         stack = [(cut[-1], True), *((piece, False) for piece in reversed(cut[:-1]))]
         while stack:
@@ -204,7 +194,7 @@ def _subwords(words: Sequence[str], algorithm: WordAlgorithm) -> list[Cut]:
         begin = 0
         cut = []
         for end in ends[first:last]:
-            if end > begin:  # the mark of the end may be a piece by itself, which is not printed
+            if end > begin:  # a separate end-of-word mark is not printed
                 cut.append(word[begin:end].decode())
             begin = end
         cuts.append(cut)
@@ -212,12 +202,12 @@ def _subwords(words: Sequence[str], algorithm: WordAlgorithm) -> list[Cut]:
 
 
 def _marks(text: Text) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Bitmaps of where words and gaps start, and of where gaps do."""
+    """Bitmaps of the starts of words and gaps, and of the starts of gaps."""
     data = text.data[: text.size]
     gap = (data == _SPACE) | (data == _LINE_FEED)
     returns = data == _RETURN
     if returns.any():
-        # Returns belong to a gap that ends a line or the text, or begins one.
+        # Returns are part of a gap at the begin or end of a line or of the text.
         run = gap | returns
         number = np.cumsum(np.diff(run, prepend=False) != 0)
         at_edge = np.zeros(int(number[-1]) + 1, np.bool_)
@@ -237,22 +227,18 @@ def _bitmap(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def read_vocabulary(lines: str, threshold: int | None = None) -> frozenset[str]:
-    """The subwords of a vocabulary, ``subword count`` on each line, that are frequent enough.
-
-    Raises:
-        InvalidOption: a line of another form.
-    """
-    kept = set()
-    # Other ends of lines, such as U+2028, may be characters of subwords.
+    """Parse lines of ``subword count``; keep counts from ``threshold`` on."""
+    subwords = set()
+    # Other line separators, such as U+2028, can be characters of subwords.
     listed = lines.removesuffix("\n").split("\n") if lines else []
     for number, line in enumerate(listed, 1):
         subword, _, count = line.strip("\r\n ").rpartition(" ")
         if not subword or not count.isdigit():
             raise InvalidOption(
                 f"line {number} of the vocabulary is {line[:40]!r}",
-                "each line is a subword, a space and its count",
-                "subword-nmt get-vocab writes such files",
+                "expected a subword, a space and its count on each line",
+                "write such a file with subword-nmt get-vocab",
             )
         if threshold is None or int(count) >= threshold:
-            kept.add(subword)
-    return frozenset(kept)
+            subwords.add(subword)
+    return frozenset(subwords)

@@ -1,9 +1,9 @@
-"""Frequency BPE: value, encoder and decoder, marks of sentences, trainer, explanation, files.
+"""Frequency BPE: encoder, decoder, sentence marks, trainer, explanation, files.
 
-Its files are freqs.json, vocab_to_idx.json and idx_to_vocab.json; a fourth one of ours,
-bpeline.json, holds the split pattern, the marks and how sentences are found. Programs that
-write ids for the tokens of their last segmentation alone have none for merges that only became
-parts of longer tokens: loaded, what has no id is unknown, as in those programs.
+Files: freqs.json, vocab_to_idx.json, idx_to_vocab.json, and our bpeline.json with the split
+pattern, the marks and the kind of sentences. Some programs write ids only for the tokens of their
+last segmentation, so merges that are only parts of longer tokens have none. As in those programs,
+text without an id becomes unknown after loading.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ PADDING = "<pad>"
 
 @dataclass(frozen=True, slots=True)
 class FrequencyBpe(Algorithm):
-    """Character BPE in which not the rank of a merge but the frequency of its result decides.
+    """Character BPE that merges by the frequency of the joined text instead of a rank.
 
-    In a word, the leftmost of the neighbours whose joined text is most frequent are joined, one
-    place at a time, until no neighbours join to a text with a frequency. Each sentence is put
-    between ``line_begin`` and ``line_end``.
+    In a word, the neighbours whose joined text is most frequent are joined first, leftmost of
+    equals, one place at a time, until no joined text has a frequency. Each sentence is enclosed in
+    ``line_begin`` and ``line_end``.
 
     Attributes:
-        end_of_word: the symbol behind the last character of a word.
+        end_of_word: the symbol after the last character of a word.
         unknown, line_begin, line_end: tokens of the vocab.
-        sentences: ``none``: no marks; ``lines``: each line that has a word is a sentence;
-            ``punkt``: sentences as NLTK's Punkt tokenizer finds them.
-        frequencies: (text, frequency) as in freqs.json. Whatever text neighbours join to is a merge
-            if it stands here, be it a token of the vocab or, like the parts of longer ones in some
-            files, none, which is unknown where it remains. The marks are never joined to.
+        sentences: ``none``: no marks; ``lines``: each line with a word is a sentence; ``punkt``:
+            sentences found by NLTK's Punkt tokenizer.
+        frequencies: (text, frequency) as in freqs.json. Every text listed here is a merge, even if
+            it is not a token (in some files, parts of longer tokens): if it remains, it is unknown.
+            The marks are never merged.
         min_sentence_characters: shorter sentences are left out.
-        punkt_tables: what a trained Punkt knows, see `Punkt`; empty: it is untrained.
+        punkt_tables: tables of a trained Punkt, see `Punkt`; empty for an untrained one.
     """
 
     name: ClassVar[str] = "frequency-bpe"
@@ -72,33 +72,31 @@ class FrequencyBpe(Algorithm):
         return self.sentences
 
     def with_sentences(self, asked: str) -> Self:
-        """The same with sentences found by ``none``, ``lines`` or a name of `Punkt`.
-
-        Raises:
-            InvalidOption: another name, or a library or tables that are not installed.
-        """
+        """A copy that finds sentences by ``none``, ``lines`` or a name of `Punkt`."""
         punkt = Punkt.asked(asked)
         kind: Sentences = "punkt" if punkt else "lines" if asked == "lines" else "none"
         return replace(self, sentences=kind, punkt_tables=punkt.tables if punkt else ())
 
     def described(self) -> dict[str, Any]:
         listed = [list(entry) for entry in self.frequencies]
-        said = {"name": self.name, **asdict(self), "frequencies": listed}
+        record = {"name": self.name, **asdict(self), "frequencies": listed}
         if self.min_sentence_characters == 1:
-            del said["min_sentence_characters"]  # files of before do not say it
-        del said["punkt_tables"]
+            del record["min_sentence_characters"]  # older files lack it
+        del record["punkt_tables"]
         if self.punkt_tables:
-            said["punkt_tables"] = dict(zip(splitting.PUNKT_TABLES, self.punkt_tables, strict=True))
-        return said
+            record["punkt_tables"] = dict(
+                zip(splitting.PUNKT_TABLES, self.punkt_tables, strict=True)
+            )
+        return record
 
     @property
     def punkt(self) -> Punkt | None:
-        """What finds sentences; None where no library does."""
+        """The sentence splitter; None for ``lines`` and ``none``."""
         return Punkt.of_tables(self.punkt_tables) if self.sentences == "punkt" else None
 
     @property
     def merged_frequencies(self) -> dict[str, int]:
-        """The frequencies of texts that neighbours may be joined to."""
+        """The frequencies of texts that merges can make."""
         marks = self.unknown, self.line_begin, self.line_end, PADDING
         end = self.end_of_word
         return {
@@ -114,11 +112,13 @@ class FrequencyBpe(Algorithm):
             isinstance(entry, list) and list(map(type, entry)) == [str, int] for entry in listed
         )
         tables = given.get("punkt_tables", {})
-        sound &= isinstance(tables, dict) and all(isinstance(one, str) for one in tables.values())
+        sound &= isinstance(tables, dict) and all(
+            isinstance(table, str) for table in tables.values()
+        )
         sound &= sound and tuple(tables) in ((), splitting.PUNKT_TABLES)
         if not sound or not isinstance(listed, list):
             return None
-        # By its full name: a dataclass with slots is another class than the one `super` sees.
+        # No bare `super()`: a dataclass with slots is a copy of the class that it would refer to.
         return super(FrequencyBpe, cls).of_description(
             {
                 "min_sentence_characters": 1,
@@ -133,12 +133,6 @@ KIND = FrequencyBpe
 
 
 def coders(spec: TokenizerSpec) -> WordCoders:
-    """The encoder and the decoder.
-
-    Raises:
-        InvalidTokenizer: tokens that are not UTF-8, or marks or frequencies that the vocab lacks.
-        InvalidOption: sentences are to be found by a library that is not installed.
-    """
     algorithm = spec.algorithm
     assert isinstance(algorithm, FrequencyBpe)
     tokens = word_encoding.spelled_tokens(spec, ("unknown", "line_begin", "line_end"))
@@ -150,7 +144,7 @@ def coders(spec: TokenizerSpec) -> WordCoders:
     around = None
     if algorithm.sentences != "none":
         if algorithm.sentences == splitting.PUNKT:
-            Punkt.named(splitting.PUNKT)  # refuses to go on without NLTK
+            Punkt.named(splitting.PUNKT)  # raises if NLTK is missing
         around = word_encoding.SentenceMarks(
             algorithm.punkt,
             marks["line_begin"],
@@ -161,25 +155,21 @@ def coders(spec: TokenizerSpec) -> WordCoders:
 
 
 def by_frequency(algorithm: FrequencyBpe, ids: Mapping[str, int], unknown: int) -> WordAlgorithm:
-    """Whatever two symbols join to a text with a frequency is a merge, most frequent first.
-
-    Raises:
-        InvalidTokenizer: a frequency out of range.
-    """
+    """Build the merges: all pairs of symbols that join to a text with a frequency."""
     for token, frequency in algorithm.frequencies:
         if not 0 < frequency < 1 << 63:
             raise InvalidTokenizer(
                 f"the token {shown(token)} has the frequency {frequency}",
-                "frequencies are from 1 to 2⁶³ − 1",
+                "expected frequencies from 1 to 2⁶³ − 1",
                 word_encoding.RETRAIN,
             )
     end, merged = algorithm.end_of_word, algorithm.merged_frequencies
     distinct = sorted(set(merged.values()), reverse=True)
     rank_of = {frequency: rank for rank, frequency in enumerate(distinct)}
-    unnamed: dict[str, int] = {}  # texts that neighbours are joined to, but no tokens
+    unnamed: dict[str, int] = {}  # merged texts that are not tokens
 
     def symbol_of(text: str) -> int | None:
-        """The number of a symbol; None for a text that nothing is joined to."""
+        """The number of a symbol; None for a text that no merge makes."""
         if (id_ := ids.get(text)) is not None:
             return id_
         characters = word_encoding.characters_of(text, end)
@@ -191,13 +181,13 @@ def by_frequency(algorithm: FrequencyBpe, ids: Mapping[str, int], unknown: int) 
 
     rows = []
     for token, frequency in merged.items():
-        made = symbol_of(token)
-        assert made is not None  # it has a frequency
-        length = len(word_encoding.characters_of(token, end))  # the mark of the end counts one
+        joined = symbol_of(token)
+        assert joined is not None  # every text in `merged` has a symbol
+        length = len(word_encoding.characters_of(token, end))  # the end mark counts as one
         for cut in range(1, length):
             left, right = symbol_of(token[:cut]), symbol_of(token[cut:])
             if left is not None and right is not None:
-                rows.append((left, right, rank_of[frequency], made))
+                rows.append((left, right, rank_of[frequency], joined))
     alphabet = word_encoding.alphabet_rows(ids, end, joined=False)
     return word_encoding.merged_rows(alphabet + rows, OWN_SYMBOL, word_encoding.LEFTMOST, unknown)
 
@@ -217,28 +207,28 @@ def train_frequency_bpe(
     checkpoint: Path | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
-    """Train frequency BPE: character BPE whose merges are applied by their frequency.
+    """Train frequency BPE: character BPE whose merges are applied by frequency.
 
-    Ids: tokens by how often they stand in the distinct words once all merges are applied, each
-    word counted once, and the four marks as if they stood there once, ties in order of sight; then
-    what is only part of longer tokens, the most frequent merge first. Frequencies: those numbers,
-    and of each text that was merged how often it was, all its merges together.
+    Ids: the tokens of the fully merged distinct words by their count there (each word counts once,
+    each of the four marks counts as one), ties in order of first occurrence; then merges that are
+    only parts of longer tokens, the most frequent first. Frequencies: these counts, and for each
+    merged text the sum of the counts of its merges.
 
     Args:
-        counts: word counts, by ``wordpunct`` as a rule; where Punkt finds sentences, words within
-            them: ``count_words(…, "wordpunct", sentences="punkt")``.
+        counts: word counts, usually by ``wordpunct``. With Punkt they must be counted within
+            sentences: ``count_words(…, "wordpunct", sentences="punkt")``.
         merges, end_of_word, min_count, min_word_count: see `train_char_bpe`.
         sentences: how the tokenizer finds sentences: ``none``, ``lines``, ``punkt``,
             ``punkt:LANGUAGE`` or ``punkt:DIRECTORY``; see `FrequencyBpe` and `Punkt`.
-        word_sentences: ``text`` takes word counts of the whole text with Punkt, too.
-        parts: ``none`` gives no ids to what is only part of longer tokens, as the program that this
-            follows: it is encoded as unknown.
-        min_sentence_characters: it leaves shorter ones out; 2 leaves out those of one character.
+        word_sentences: ``text`` allows word counts of the whole text together with Punkt.
+        parts: ``none`` gives no ids to parts of longer tokens, as the original program: they are
+            encoded as unknown.
+        min_sentence_characters: shorter sentences are left out when encoding.
         resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: as `train_char_bpe`; sentences by a library that is not installed, or counts
-            of words read in another way.
+        InvalidOption: as `train_char_bpe`; a missing library for sentences, or words counted in
+            other sentences.
         EmptyCorpus, CorpusError, CorruptFile, DiskFull: as `train_char_bpe`.
     """
     checks.instance("counts", counts, WordCounts)
@@ -251,7 +241,7 @@ def train_frequency_bpe(
     if min_sentence_characters > 1 and sentences == "none":
         raise InvalidOption(
             f"min_sentence_characters is {min_sentence_characters}, sentences are {sentences}",
-            "a number from 1 on, and other sentences than 'none' where it is above 1",
+            "expected 1 for sentences 'none'",
             "leave it out to encode all sentences",
         )
     punkt = Punkt.asked(checks.text("sentences", sentences, "punkt"))
@@ -264,19 +254,19 @@ def train_frequency_bpe(
     course = merging.Course(resume_from, checkpoint, on_progress=on_progress)
     learned = merging.learn_characters(counts, words, merges, settings, course)
     pairs = merging.pairs_of_texts(words, learned)
-    made = [left + right for left, right in pairs]
+    merged_texts = [left + right for left, right in pairs]
     frequencies: Counter[str] = Counter()
-    for token, count in zip(made, learned.counts.tolist(), strict=True):
+    for token, count in zip(merged_texts, learned.counts.tolist(), strict=True):
         frequencies[token] += count
-    tokens = list(dict.fromkeys([*words.tokens, *made]))
+    tokens = list(dict.fromkeys([*words.tokens, *merged_texts]))
     ids = {token: id_ for id_, token in enumerate(tokens)}
     merged = word_encoding.by_rank(ids, pairs, len(ids), end_of_word)
     text = Text.of(frequent.word_bytes.tobytes())
     pieces = merged.pieces_of(text, frequent.offsets[:-1].copy(), frequent.lengths)
     distinct, firsts, numbers = np.unique(pieces.ids, return_index=True, return_counts=True)
     seen = np.argsort(firsts)
-    found = zip(distinct[seen].tolist(), numbers[seen].tolist(), strict=True)
-    standing = {tokens[id_]: number for id_, number in found}
+    token_counts = zip(distinct[seen].tolist(), numbers[seen].tolist(), strict=True)
+    standing = {tokens[id_]: number for id_, number in token_counts}
     standing |= dict.fromkeys(_marks_of_frequency_bpe(), 1)
     first = sorted(standing, key=lambda token: -standing[token])
     rest = [] if parts == "none" else sorted(tokens, key=lambda token: -frequencies[token])
@@ -294,13 +284,13 @@ def train_frequency_bpe(
 
 
 def _require_counts_within(punkt: Punkt | None, counts: WordCounts) -> None:
-    """Refuse counts of words that were not read as the tokenizer will read them."""
+    """Check that the words were counted in the sentences that the tokenizer will use."""
     within = counts.pattern.sentences
     if within != punkt:
         raise InvalidOption(
             f"the words were counted in {_of(within)}",
-            f"words counted in {_of(punkt)}, in which the tokenizer finds them",
-            'count_words(…, "wordpunct", sentences="punkt"), or word_sentences="text"',
+            f"expected words counted in {_of(punkt)}, as the tokenizer will find them",
+            'use count_words(…, "wordpunct", sentences="punkt"), or word_sentences="text"',
         )
 
 
@@ -311,11 +301,7 @@ def _of(punkt: Punkt | None) -> str:
 def frequency_base(
     counts: WordCounts, min_word_count: int = 1, *, end_of_word: str = merging.END_OF_WORD
 ) -> list[str]:
-    """The tokens that `train_frequency_bpe` begins with: its least vocabulary.
-
-    Raises:
-        InvalidOption, EmptyCorpus: as `train_frequency_bpe`.
-    """
+    """The initial tokens of `train_frequency_bpe`: its smallest vocabulary."""
     words = merging.words_with_ends(merging.prune(counts, min_word_count)[0], end_of_word)
     return list(dict.fromkeys([*_marks_of_frequency_bpe(), *words.tokens]))
 
@@ -326,7 +312,6 @@ def _marks_of_frequency_bpe() -> tuple[str, str, str, str]:
 
 
 def explained(spec: TokenizerSpec) -> Decide:
-    """Explains words of a tokenizer."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, FrequencyBpe)
     frequencies, end = algorithm.merged_frequencies, algorithm.end_of_word
@@ -334,13 +319,13 @@ def explained(spec: TokenizerSpec) -> Decide:
     def decide(word: str) -> Iterator[Decision]:
         symbols = [*word, end]
         while True:
-            found = [frequencies.get(left + right, 0) for left, right in pairwise(symbols)]
-            if not any(found):
+            present = [frequencies.get(left + right, 0) for left, right in pairwise(symbols)]
+            if not any(present):
                 return
-            place = found.index(max(found))
+            place = present.index(max(present))
             left, right = symbols[place : place + 2]
             symbols = [*symbols[:place], left + right, *symbols[place + 2 :]]
-            why = f"{left + right} has the frequency {max(found):,}"
+            why = f"{left + right} has the frequency {max(present):,}"
             yield Decision(why, (left, right), tuple(symbols))
 
     return decide
@@ -351,11 +336,6 @@ SETTINGS = "bpeline.json"
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
-    """Write the files into a directory.
-
-    Raises:
-        InvalidOption: the tokenizer follows another algorithm.
-    """
     formats.refuse_other_algorithms(tokenizer, "frequency BPE", FrequencyBpe)
     algorithm = tokenizer.spec.algorithm
     assert isinstance(algorithm, FrequencyBpe)
@@ -378,26 +358,17 @@ def load(
     algorithm: FrequencyBpe | None = None,
     pattern: SplitPattern | str | None = None,
 ) -> TokenizerSpec:
-    """Read the files of a directory.
-
-    What is not given is read from ``bpeline.json``, which files of other programs do not have.
+    """Read the files of a directory; bpeline.json replaces missing arguments.
 
     Args:
-        sentences: how sentences are found: ``none``, ``lines``, or a name of `Punkt`.
-        algorithm: the marks, where they are not the usual ones; its frequencies are not used.
-        pattern: the split pattern.
-
-    Raises:
-        MissingSource: a file is missing.
-        InvalidTokenizer: malformed, files that contradict each other, or neither argument nor file
-            says how text is cut.
-        InvalidOption: sentences by a library that is not installed.
+        sentences: ``none``, ``lines``, or a name of `Punkt`.
+        algorithm: the marks, unless they are the defaults; its frequencies are ignored.
     """
     pattern, marks = _settings(path, pattern, sentences, algorithm)
     vocab = formats.read_plain_vocab(json_of(read_bounded(path / IDS), path / IDS), path / IDS)
     listed = json_of(read_bounded(path / TOKENS), path / TOKENS)
     if listed != {str(id_): token.decode() for id_, token in vocab.items()}:
-        refuse(path / TOKENS, f"contradicts {IDS}", "id → token, the inverse of the other file")
+        refuse(path / TOKENS, f"contradicts {IDS}", "expected id → token, the inverse of that file")
     given = json_of(read_bounded(path / FREQUENCIES), path / FREQUENCIES)
     frequencies = _frequencies(given, path / FREQUENCIES)
     return TokenizerSpec.checked(
@@ -414,11 +385,11 @@ def _settings(
     sentences: str | None,
     marks: FrequencyBpe | None,
 ) -> tuple[SplitPattern | str, FrequencyBpe]:
-    """The split pattern and the marks: as given, else as the file of ours says."""
+    """The split pattern and the marks: from the arguments, else from bpeline.json."""
     if (path / SETTINGS).exists() and (pattern is None or marks is None):
         record = json_of(read_bounded(path / SETTINGS), path / SETTINGS)
         if not isinstance(record, dict) or not isinstance(record.get("algorithm"), dict):
-            refuse(path / SETTINGS, "does not say how text is cut")
+            refuse(path / SETTINGS, "does not say how text is split")
         described = {name: value for name, value in record["algorithm"].items() if name != "name"}
         if (own := FrequencyBpe.of_description(described)) is None:
             refuse(path / SETTINGS, "describes marks of another algorithm")
@@ -431,17 +402,18 @@ def _settings(
     if pattern is None or marks is None:
         refuse(
             path,
-            f"does not say how text is cut into sentences and words: there is no {SETTINGS}",
-            "a split pattern, and sentences by punkt, by lines or none",
-            f"say which, wherever a command takes a tokenizer: {path},sentences=punkt,"
-            'pattern=wordpunct; and Tokenizer.load(PATH, pattern="wordpunct", sentences="punkt")',
+            f"does not say how text is split into sentences and words: there is no {SETTINGS}",
+            "expected a split pattern, and sentences by punkt, by lines or none",
+            f"name them where a command takes a tokenizer: {path},sentences=punkt,"
+            'pattern=wordpunct; in Python Tokenizer.load(PATH, pattern="wordpunct", '
+            'sentences="punkt")',
         )
     return pattern, marks if sentences is None else marks.with_sentences(sentences)
 
 
 def _frequencies(given: Any, path: Path) -> dict[str, int]:
     if not isinstance(given, dict):
-        refuse(path, "holds no frequencies", "an object of token → frequency")
+        refuse(path, "holds no frequencies", "expected an object of token → frequency")
     for token, frequency in given.items():
         if type(frequency) is not int or frequency < 1:
             refuse(path, f"gives {shown(token)} the frequency {shown(frequency)}")

@@ -1,4 +1,4 @@
-"""Greedy encoding by the longest tokens: value, coders, training, explanation, lists of tokens."""
+"""Greedy encoding by the longest token: encoder, training, token lists."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm
 
 @dataclass(frozen=True, slots=True)
 class GreedyLongest(Algorithm):
-    """The longest token found anywhere in a word first, then the same left and right of it.
+    """The longest token anywhere in a word first, then the same left and right of it.
 
-    Tokens are longer by characters, the mark of the end of a word being one; among equally long
-    ones the smaller id comes first. What no token covers becomes one unknown token per stretch.
+    Length counts characters; the end-of-word mark counts as one. Among equally long tokens the
+    smaller id wins. A stretch that no token covers becomes one unknown token.
 
     Attributes:
         end_of_word: the text that marks the end of a word in tokens.
-        unknown: the token of what no other token covers.
-        known: (word, its tokens) of words that are cut otherwise than that.
+        unknown: the token for stretches that no other token covers.
+        known: (word, its tokens) for words with a fixed split.
     """
 
     name: ClassVar[str] = "greedy-longest"
@@ -60,7 +60,7 @@ class GreedyLongest(Algorithm):
         if not sound:
             return None
         listed = tuple((word, tuple(tokens)) for word, tokens in known.items())
-        # By its full name: a dataclass with slots is another class than the one `super` sees.
+        # No bare `super()`: a dataclass with slots is a copy of the class that it would refer to.
         return super(GreedyLongest, cls).of_description({**given, "known": listed})
 
 
@@ -68,11 +68,6 @@ KIND = GreedyLongest
 
 
 def coders(spec: TokenizerSpec) -> WordCoders:
-    """The encoder and the decoder.
-
-    Raises:
-        InvalidTokenizer: tokens that are not UTF-8, or no unknown token.
-    """
     algorithm = spec.algorithm
     assert isinstance(algorithm, GreedyLongest)
     tokens = word_encoding.spelled_tokens(spec)
@@ -105,9 +100,9 @@ def coders(spec: TokenizerSpec) -> WordCoders:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _WithKnownWords(WordAlgorithm):
-    """Cuts some words as it is told."""
+    """Uses fixed splits for some words."""
 
-    # word → ids, and where in it each ends, in bytes
+    # word → its ids, and the byte offset where each ends
     splits: Mapping[bytes, tuple[list[int], list[int]]] = field(default_factory=dict)
 
     def pieces_of(
@@ -115,13 +110,13 @@ class _WithKnownWords(WordAlgorithm):
     ) -> word_encoding.Pieces:
         cut = WordAlgorithm.pieces_of(self, text, places, lengths)
         stands = zip(places.tolist(), lengths.tolist(), strict=True)
-        given = [self.splits.get(text.bytes(place, place + size)) for place, size in stands]
-        if not any(given):
+        known_splits = [self.splits.get(text.bytes(place, place + size)) for place, size in stands]
+        if not any(known_splits):
             return cut
         ids, ends, edges = cut.ids.tolist(), cut.ends.tolist(), cut.edges.tolist()
         each = [
             (ids[first:last], ends[first:last]) if split is None else split
-            for split, (first, last) in zip(given, pairwise(edges), strict=True)
+            for split, (first, last) in zip(known_splits, pairwise(edges), strict=True)
         ]
         return word_encoding.Pieces(
             np.array(list(chain.from_iterable(ids for ids, _ in each)), np.uint32),
@@ -133,15 +128,11 @@ class _WithKnownWords(WordAlgorithm):
 def _split(
     word: str, parts: tuple[str, ...], ids: Mapping[str, int], end: str
 ) -> tuple[list[int], list[int]]:
-    """The ids of a word's tokens, and where in it each ends.
-
-    Raises:
-        InvalidTokenizer: they are not tokens, or do not make the word.
-    """
+    """The ids of a word's tokens, and the byte offset where each ends."""
     if "".join(parts) != word + end or not ids.keys() >= set(parts):
         raise InvalidTokenizer(
             f"the word {shown(word)} has the tokens {', '.join(parts)[:80]}",
-            "tokens of the vocab that make the word and the mark of its end",
+            "expected tokens of the vocab that spell the word and its end-of-word mark",
             word_encoding.RETRAIN,
         )
     size = len(word.encode())
@@ -152,23 +143,23 @@ def _split(
 def greedy_longest(
     tokenizer: Tokenizer, counts: WordCounts, unknown: str = "</u>", *, as_trained: bool = False
 ) -> Tokenizer:
-    """A tokenizer of the same tokens that finds the longest ones first; its merges are dropped.
+    """Build a greedy tokenizer with the same tokens; its merges are dropped.
 
-    Ids: the unknown token, the special tokens, then all others by how often they stand in the
-    words once all merges are applied, so that of equally long tokens the more frequent one is
-    found. Tokens that are only parts of longer ones come last; they are still found.
+    Ids: the unknown token, the special tokens, then all others by frequency in the fully merged
+    words, so the more frequent of equally long tokens wins. Tokens that only occur inside longer
+    ones come last and can still match.
 
     Args:
-        tokenizer: of character BPE.
+        tokenizer: a character BPE tokenizer.
         counts: the words it was trained on.
-        unknown: the token of what no other token covers.
-        as_trained: do three things as programs that do not separate training from encoding: words
-            of ``counts`` keep the splits that training left them with, and only others are cut
-            greedily; tokens that training merged away again are none; of equally long and frequent
-            tokens that one comes first which is seen first, words being in order of sight.
+        unknown: the token for stretches that no other token covers.
+        as_trained: reproduce programs that do not separate training from encoding: words of
+            ``counts`` keep their split from training, and only others are split greedily; tokens
+            that later merges replaced everywhere are dropped; ties of length and frequency go to
+            the token seen first in the words.
 
     Raises:
-        InvalidOption: a tokenizer of another algorithm.
+        InvalidOption: the tokenizer uses another algorithm.
     """
     checks.instance("tokenizer", tokenizer, Tokenizer)
     checks.instance("counts", counts, WordCounts)
@@ -177,8 +168,8 @@ def greedy_longest(
     algorithm: Any = tokenizer.algorithm
     if algorithm.name != "char-bpe":
         raise InvalidOption(
-            f"this tokenizer follows {algorithm.name}",
-            "tokens of char-bpe can be found by their length",
+            f"this tokenizer uses {algorithm.name}",
+            "expected a tokenizer of char-bpe",
             "train with train_char_bpe",
         )
     times = token_counts(tokenizer, counts)
@@ -189,10 +180,10 @@ def greedy_longest(
     words = counts.in_order_of_sight().words() if as_trained else []
     splits: list[list[int]] = []
     if as_trained:
-        found, ends = tokenizer.encoder.encode_words(words)
+        encoded, ends = tokenizer.encoder.encode_words(words)
         cuts = pairwise([0, *ends.tolist()])
-        splits = [found[begin:end].tolist() for begin, end in cuts]
-        seen = {id_: place for place, id_ in enumerate(dict.fromkeys(found.tolist()))}
+        splits = [encoded[begin:end].tolist() for begin, end in cuts]
+        seen = {id_: place for place, id_ in enumerate(dict.fromkeys(encoded.tolist()))}
         rest = [id_ for id_ in rest if id_ in seen]
     rest.sort(key=lambda id_: (-int(times[id_]), seen[id_]))
     first = dict.fromkeys([unknown, *specials])
@@ -206,30 +197,29 @@ def greedy_longest(
     greedy = made({})
     if not as_trained:
         return greedy
-    # What is cut greedily as training left it need not be kept.
+    # Store only the splits that greedy encoding would change.
     ids, ends = greedy.encoder.encode_words(words)
-    kept: dict[str, tuple[str, ...]] = {}
+    trained_splits: dict[str, tuple[str, ...]] = {}
     for word, split, (begin, end) in zip(words, splits, pairwise([0, *ends.tolist()]), strict=True):
         trained = [tokenizer.vocab[id_] for id_ in split]
         if trained != [vocab[id_] for id_ in ids[begin:end].tolist()]:
-            kept[word.decode()] = tuple(token.decode() for token in trained)
-    return made(kept)
+            trained_splits[word.decode()] = tuple(token.decode() for token in trained)
+    return made(trained_splits)
 
 
 def explained(spec: TokenizerSpec) -> Decide:
-    """Explains words of a tokenizer."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, GreedyLongest)
     end = algorithm.end_of_word
     tokens = [token.decode(errors="replace") for _, token in sorted(spec.vocab.items())]
     spelled = [_spelled(token, end) for token in tokens if token != algorithm.unknown]
-    spelled.sort(key=len, reverse=True)  # of equally long ones smaller ids stay first
+    spelled.sort(key=len, reverse=True)  # stable: smaller ids stay first among equal lengths
 
     known = dict(algorithm.known)
 
     def decide(word: str) -> Iterator[Decision]:
         if word in known:
-            yield Decision("as training left it", known[word], known[word])
+            yield Decision("split as in training", known[word], known[word])
             return
         symbols: list[str | tuple[str, ...]] = [*word, end]
         for token in spelled:
@@ -237,7 +227,7 @@ def explained(spec: TokenizerSpec) -> Decide:
             while place + len(token) <= len(symbols):
                 if tuple(symbols[place : place + len(token)]) == token:
                     symbols[place : place + len(token)] = [token]
-                    shown = tuple("".join(one) for one in symbols)
+                    shown = tuple("".join(symbol) for symbol in symbols)
                     yield Decision(f"{len(token)} characters long", ("".join(token),), shown)
                 place += 1
 
@@ -251,14 +241,10 @@ def _spelled(token: str, end_of_word: str) -> tuple[str, ...]:
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> NoReturn:
-    """Refuse: a list says neither the split pattern nor the unknown token.
-
-    Raises:
-        InvalidOption: always.
-    """
+    """Raise: a token list holds neither the split pattern nor the unknown token."""
     raise InvalidOption(
-        "the format greedy is read and not written",
-        "a format that holds the whole tokenizer",
+        "the format greedy is read-only",
+        "expected a format that holds the whole tokenizer",
         "save it as 'bpeline', which keeps every tokenizer",
     )
 
@@ -273,21 +259,14 @@ def load(
     unknown: str = GreedyLongest().unknown,
     pattern: SplitPattern | str = GreedyLongest.default_pattern,
 ) -> TokenizerSpec:
-    """Read a list of tokens; the number of a line is an id.
+    """Read a list of tokens; the id of a token is its line number, from 0.
 
-    Args:
-        end_of_word: the text that marks the end of a word in tokens.
-        unknown: the token of what no other token covers; it gets the last id if it is not listed.
-        pattern: the split pattern.
-
-    Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: not UTF-8, an empty line, or a token twice.
+    A missing unknown token is appended.
     """
     content = text_of(read_bounded(path), path).replace("\r\n", "\n").removesuffix("\n")
     tokens = content.split("\n")
     if "" in tokens or len({*tokens}) != len(tokens):
-        refuse(path, "has an empty line, or a token twice", "each line is a token of its own")
+        refuse(path, "has an empty line or a token twice", "expected one distinct token per line")
     listed = dict.fromkeys([*tokens, unknown])
     vocab = {id_: token.encode() for id_, token in enumerate(listed)}
     return TokenizerSpec.checked(

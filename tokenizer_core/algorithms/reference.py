@@ -1,6 +1,6 @@
-"""Algorithms over characters in plain Python: documentation and oracle.
+"""Plain-Python algorithms over characters: documentation and test oracle.
 
-Where a kernel and this file disagree, this file is right.
+Kernels must agree with this module.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Learned = list[tuple[str, str, int]]
 
 
 def symbols_of(word: str, end_of_word: str, joined: bool = False) -> list[str]:
-    """A word's characters, the end marked by a symbol of its own or on the last character."""
+    """Split a word into characters and a symbol for its end, unless it is joined."""
     if joined:
         return [*word[:-1], word[-1] + end_of_word]
     return [*word, end_of_word]
@@ -25,7 +25,7 @@ def symbols_of(word: str, end_of_word: str, joined: bool = False) -> list[str]:
 def merge_characters(
     word: str, merges: Sequence[Pair], end_of_word: str, joined: bool = False
 ) -> list[str]:
-    """Character BPE: the pair of lowest rank is joined at all its places, from left to right."""
+    """Apply character BPE: join the pair of lowest rank everywhere, left to right."""
     ranks: dict[Pair, int] = {}
     for rank, pair in enumerate(merges):
         ranks.setdefault(pair, rank)
@@ -39,7 +39,7 @@ def merge_characters(
 
 
 def join_everywhere(symbols: Sequence[str], pair: Pair) -> list[str]:
-    """``symbols`` with every occurrence of ``pair`` joined, from left to right."""
+    """Join every occurrence of ``pair``, from left to right."""
     joined: list[str] = []
     position = 0
     while position < len(symbols):
@@ -53,7 +53,7 @@ def join_everywhere(symbols: Sequence[str], pair: Pair) -> list[str]:
 
 
 def count_pairs(words: Words) -> dict[tuple[str, str], int]:
-    """How often neighbours occur, in order of sight. ``aaa`` counts (a, a) twice."""
+    """Count adjacent pairs, in order of first occurrence; ``aaa`` counts (a, a) twice."""
     pairs: dict[tuple[str, str], int] = {}
     for symbols, count in words:
         for pair in pairwise(symbols):
@@ -70,8 +70,10 @@ def train_characters(
     tie_break: str = "first-seen",
     min_count: int = 2,
 ) -> Learned:
-    """(left, right, count) of each merge: the most frequent pair, of equals the first one seen, or
-    the greatest pair of texts with ``greatest-bytes``."""
+    """Learn merges as (left, right, count), the most frequent pair first.
+
+    Ties go to the pair seen first; with ``greatest-bytes`` to the greatest pair of texts.
+    """
     words = [(symbols_of(word, end_of_word, joined), n) for word, n in word_counts.items()]
     learned: Learned = []
     while len(learned) < merges:
@@ -87,10 +89,9 @@ def train_characters(
 
 
 def longest_anywhere(word: str, tokens: Sequence[str], end_of_word: str, unknown: str) -> list[str]:
-    """Greedy: the first of ``tokens`` in the word at all its places, then what is between them.
+    """Encode a word greedily: the longest token anywhere, then both sides of it.
 
-    Args:
-        tokens: longest first, the mark of the end of a word being one character.
+    ``tokens`` must be sorted longest first; the end-of-word mark counts as one character.
     """
     return _longest_in([*word, end_of_word], tokens, end_of_word, unknown)
 
@@ -101,11 +102,11 @@ def _longest_in(
     if not symbols:
         return []
     for index, token in enumerate(tokens):
-        sought = [*token.removesuffix(end_of_word), end_of_word]
-        sought = sought if token.endswith(end_of_word) else list(token)
-        for place in range(len(symbols) - len(sought) + 1):
-            if symbols[place : place + len(sought)] == sought:
-                left, right = symbols[:place], symbols[place + len(sought) :]
+        characters = [*token.removesuffix(end_of_word), end_of_word]
+        characters = characters if token.endswith(end_of_word) else list(token)
+        for place in range(len(symbols) - len(characters) + 1):
+            if symbols[place : place + len(characters)] == characters:
+                left, right = symbols[:place], symbols[place + len(characters) :]
                 return [
                     *_longest_in(left, tokens[index + 1 :], end_of_word, unknown),
                     token,
@@ -115,7 +116,7 @@ def _longest_in(
 
 
 def count_tokens(words: Iterable[tuple[Sequence[str], int]]) -> dict[str, int]:
-    """How often each token stands in words, in order of sight."""
+    """Count tokens in words, in order of first occurrence."""
     counts: dict[str, int] = {}
     for symbols, count in words:
         for symbol in symbols:
@@ -124,12 +125,12 @@ def count_tokens(words: Iterable[tuple[Sequence[str], int]]) -> dict[str, int]:
 
 
 def ratio(together: int, left: int, right: int, total: int) -> float:
-    """In double precision, as the kernels compute it; exact to the last digit below 2⁵³."""
+    """n_ab / (n_a · n_b) in double precision, as in the kernels; exact below 2⁵³."""
     return together / (float(left) * float(right))
 
 
 def gain(together: int, left: int, right: int, total: int) -> float:
-    """In double precision too."""
+    """n_ab · log(n_ab · N / (n_a · n_b)), in double precision."""
     return together * math.log(float(together) * float(total) / (float(left) * float(right)))
 
 
@@ -137,12 +138,9 @@ SCORES: dict[str, Callable[[int, int, int, int], float]] = {"ratio": ratio, "gai
 
 
 def likelihood_gained(made: int, left: int, right: int, total: int, double: bool) -> float:
-    """What the log-likelihood of a unigram model, estimated anew, gains by a merge.
+    """Gain of a merge in the log-likelihood Σ n · log n − N · log N.
 
-    It is Σ n · log n − N · log N over the counts of all tokens.
-
-    Args:
-        made: occurrences that become one token. double: whether both parts are the same token.
+    ``made`` occurrences become one token; ``double``: both parts are the same token.
     """
 
     def part(count: int) -> float:
@@ -163,12 +161,12 @@ def score_of(
     counts: Mapping[str, int],
     total: int,
 ) -> float:
-    """A pair's score by name, in words as they are segmented."""
+    """Score a pair by the named score, in words as currently segmented."""
     left, right = counts[pair[0]], counts[pair[1]]
     if name != "likelihood":
         return SCORES[name](together, left, right, total)
     double = pair[0] == pair[1]
-    if double:  # those that overlap cannot both be merged
+    if double:  # overlapping occurrences cannot both be merged
         together = sum(
             count * (len(symbols) - len(join_everywhere(symbols, pair))) for symbols, count in words
         )
@@ -182,10 +180,10 @@ def train_wordpiece(
     score: str,
     min_count: int = 2,
 ) -> list[str]:
-    """The tokens learned: the pair of the greatest score, then count, then of the rarest parts
-    (the smallest product of their counts), then of the smallest ids.
+    """Learn tokens by merging the pair with the best score.
 
-    Characters are numbered by code point, those that begin words first; merges follow.
+    Ties go to the higher count, then to the smallest product of the parts' counts, then to the
+    smallest ids. Ids: word-initial characters by code point, continuations, then merges.
     """
     words = [
         ([word[0], *(continuation + c for c in word[1:])], n) for word, n in word_counts.items()
@@ -223,7 +221,7 @@ def _join(symbols: list[str], pair: tuple[str, str], made: str) -> list[str]:
 
 
 def compress_block(block: bytes, threshold: int) -> tuple[bytes, dict[int, bytes]]:
-    """What is left of a block, and the pair that each newly used byte stands for."""
+    """Compress a block; return the rest and the pair that each new byte stands for."""
     unused = [byte for byte in range(255, -1, -1) if byte not in block]
     pairs: dict[int, bytes] = {}
     for code in unused:
@@ -238,7 +236,7 @@ def compress_block(block: bytes, threshold: int) -> tuple[bytes, dict[int, bytes
 
 
 def expand_block(block: bytes, pairs: dict[int, bytes]) -> bytes:
-    """The bytes that were compressed."""
+    """Expand what `compress_block` compressed."""
     for code, pair in reversed(pairs.items()):
         block = block.replace(bytes([code]), pair)
     return block

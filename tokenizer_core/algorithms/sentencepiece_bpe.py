@@ -1,7 +1,7 @@
-"""BPE over characters as in Llama 2, Mistral and Gemma: value, coders, decoder, explanation.
+"""BPE over characters as in Llama 2, Mistral and Gemma: encoder and decoder.
 
-HuggingFace calls it BPE with ``byte_fallback`` and the like; SentencePiece's models of type BPE
-become it once their merges are derived. Texts come normalized, spaces as ▁.
+HuggingFace calls it BPE with ``byte_fallback``. SentencePiece models of type BPE use it too, with
+derived merges. Texts are normalized first; their spaces are ▁.
 """
 
 from __future__ import annotations
@@ -35,23 +35,22 @@ _ERRORS: dict[encoding.OnInvalid, str] = {"strict": "strict", "replace": "bpelin
 
 @dataclass(frozen=True, slots=True)
 class SentencePieceBpe(Algorithm):
-    """Byte pair encoding over the characters of a text that need not be cut into words.
+    """Byte pair encoding over the characters of pre-tokens or whole texts.
 
-    In each pre-token the pair of lowest rank is merged, leftmost first, until none is left. A
-    character that is no token becomes its bytes, or the unknown token, or nothing.
+    The pair of lowest rank is merged first, leftmost of equals, until no merge applies. A
+    character without a token becomes its byte tokens, the unknown token, or nothing.
 
     Attributes:
-        byte_fallback: whether such a character becomes the tokens of its bytes, ``<0xE2>`` …, if
-            the vocab holds all 256 of them.
-        unknown: else it becomes this token; where the vocab lacks it, texts with such characters
-            are refused. None: such characters are left out, and their neighbours merge.
-        fuse_unknown: whether several unknown characters in a row become one token.
-        by_piece: whether all merges that make one token have one rank, as in SentencePiece, where
-            only tokens have scores: the place of the first of them in the list of merges.
-        ties: with ``by_piece`` tokens of equal score: of the tokens that merges make, in this
-            order, the numbers of those that have the rank of the one before.
-        user_defined: tokens that are found in the normalized text before all else (leftmost, then
-            longest), and never merge.
+        byte_fallback: such a character becomes byte tokens (``<0xE2>`` …) if the vocab has all 256.
+        unknown: otherwise it becomes this token; if the vocab lacks it, encoding raises. None: such
+            characters are dropped, and their neighbours merge.
+        fuse_unknown: a run of unknown characters becomes one token.
+        by_piece: all merges that make the same token share one rank, that of the first of them, as
+            in SentencePiece, where tokens have scores.
+        ties: with ``by_piece``, tokens of equal score: indices, among the tokens in the order in
+            which merges make them, of those that share the rank of the token before.
+        user_defined: tokens matched in the normalized text before all else (leftmost, then
+            longest); they never merge.
     """
 
     name: ClassVar[str] = "sentencepiece-bpe"
@@ -67,8 +66,8 @@ class SentencePieceBpe(Algorithm):
 
     @classmethod
     def of_description(cls, given: Mapping[str, Any]) -> Self | None:
-        known = {field.name for field in fields(cls)}
-        if given.keys() != known:
+        names = {field.name for field in fields(cls)}
+        if given.keys() != names:
             return None
         flags = given["byte_fallback"], given["fuse_unknown"], given["by_piece"]
         if not all(isinstance(flag, bool) for flag in flags):
@@ -87,12 +86,7 @@ KIND = SentencePieceBpe
 
 
 def coders(spec: TokenizerSpec) -> tuple[SentencePieceEncoder, Decoder]:
-    """The encoder and the decoder: of a model as its library decodes, else tokens as spelled.
-
-    Raises:
-        InvalidTokenizer: tokens that are not UTF-8, some bytes of 256, or merges of tokens that
-            stand for bytes or unknown characters; a user-defined token that the vocab lacks.
-    """
+    """Build the encoder and the decoder, which follows SentencePiece for its models."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, SentencePieceBpe)
     ties = frozenset(algorithm.ties) if algorithm.by_piece else None
@@ -114,14 +108,10 @@ codecs.register_error(_ERRORS["replace"], _replace_one_byte)
 
 
 class ModelDecoder(Decoder):
-    """What ``sentencepiece`` decodes.
+    """Decodes ids as ``sentencepiece`` does.
 
-    Control tokens have no text, the unknown token is `UNKNOWN_SURFACE`, and each byte that belongs
-    to no character is U+FFFD. The space before the first word is dropped as a model says.
-
-    Args:
-        written: how its texts are normalized.
-        byte_fallback: whether it has tokens of bytes.
+    Control tokens decode to nothing, the unknown token to `UNKNOWN_SURFACE`, each invalid byte to
+    U+FFFD. The leading space is dropped if the model adds a dummy prefix or trims spaces.
     """
 
     def __init__(
@@ -136,7 +126,7 @@ class ModelDecoder(Decoder):
             contents |= {id_: names[t] for id_, t in spec.vocab.items() if t in names}
         super().__init__(contents)
         self.contents = contents
-        #: Ids of single bytes.
+        #: Ids of byte tokens.
         self.bytes_alone = frozenset(i for i, c in contents.items() if c != surfaces[i].encode())
         self._silent = frozenset(id_ for id_, content in contents.items() if not content)
         mark = _MARK.encode()
@@ -151,18 +141,13 @@ class ModelDecoder(Decoder):
         return "".join(part.decode("utf-8", _ERRORS[errors]) for part in self._parts(ids))
 
     def decode(self, ids: Iterable[int] | NDArray[Any]) -> bytes:
-        """The bytes of a text, also those that are not UTF-8.
-
-        Raises:
-            UnknownToken: something that is no id of the vocab.
-        """
         return b"".join(self._parts(ids))
 
     def stream(self, errors: encoding.OnInvalid = "replace") -> DecodeStream:
         return _ModelStream(self, errors)
 
     def opening(self, id_: int) -> tuple[bytes, bool]:
-        """What a known token is where no text stands before it, and whether none does behind it."""
+        """Bytes of a token that opens a text, and whether the next token opens it too."""
         content = self.contents[id_]
         if id_ in self._marked:
             content = content[1:]
@@ -170,7 +155,7 @@ class ModelDecoder(Decoder):
         return content, not content
 
     def _parts(self, ids: Iterable[int] | NDArray[Any]) -> list[bytes]:
-        """Bytes of which no character goes on in the next ones."""
+        """Decoded bytes in parts that end between characters."""
         if isinstance(ids, np.ndarray):
             encoding.refuse_other_arrays(ids)
         rest = encoding.list_of(ids)
@@ -182,14 +167,14 @@ class ModelDecoder(Decoder):
         try:
             if self._silent.isdisjoint(rest):
                 return [*parts, bytes(self._joined(rest))]
-        except TypeError:  # something that is no id
+        except TypeError:  # a value that cannot be an id
             pass
         runs = groupby(self.known(rest), self._silent.__contains__)
         return parts + [bytes(self._joined(list(run))) for silent, run in runs if not silent]
 
 
 class _ModelStream(DecodeStream):
-    """Text from ids one at a time: runs of single bytes are held until they end."""
+    """Decodes ids one by one; runs of byte tokens are held back until they end."""
 
     def __init__(self, decoder: ModelDecoder, errors: encoding.OnInvalid) -> None:
         super().__init__(decoder, errors)
@@ -197,14 +182,14 @@ class _ModelStream(DecodeStream):
         self._run, self._opens = bytearray(), True
 
     def feed(self, id_: int) -> str:
-        (known,) = self._model.known([id_])
-        content = self._model.contents[known]
-        if known in self._model.bytes_alone:
+        (token_id,) = self._model.known([id_])
+        content = self._model.contents[token_id]
+        if token_id in self._model.bytes_alone:
             self._run += content
             self._opens = False
             return ""
         if self._opens:
-            content, self._opens = self._model.opening(known)
+            content, self._opens = self._model.opening(token_id)
         return self._text_of_run() + content.decode()
 
     def flush(self) -> str:
@@ -217,7 +202,7 @@ class _ModelStream(DecodeStream):
 
 
 def explained(spec: TokenizerSpec) -> Decide:
-    """Explains pre-tokens of a tokenizer, which may be whole texts, as they are once prepared."""
+    """Explain pre-tokens (possibly whole texts) after normalization."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, SentencePieceBpe)
     known = {token.decode() for token in spec.ids}
@@ -233,19 +218,19 @@ def explained(spec: TokenizerSpec) -> Decide:
             return
         symbols: list[tuple[str, bool]] = []  # text, and whether it merges
         place = 0
-        for found in find.finditer(word) if find else ():
-            symbols += [(character, True) for character in word[place : found.start()]]
-            symbols.append((found.group(), False))
-            place = found.end()
+        for match in find.finditer(word) if find else ():
+            symbols += [(character, True) for character in word[place : match.start()]]
+            symbols.append((match.group(), False))
+            place = match.end()
             shown = (*(text for text, _ in symbols), *word[place:])
-            yield Decision("defined by the user", (found.group(),), shown)
+            yield Decision("user-defined token", (match.group(),), shown)
         symbols += [(character, True) for character in word[place:]]
         if algorithm.unknown is None and not by_bytes:
             left_out = [text for text, _ in symbols if text not in known]
-            symbols = [one for one in symbols if one[0] in known]
+            symbols = [symbol for symbol in symbols if symbol[0] in known]
             if left_out:
-                kept = tuple(text for text, _ in symbols)
-                yield Decision("unknown, left out", tuple(left_out), kept)
+                remaining = tuple(text for text, _ in symbols)
+                yield Decision("unknown, dropped", tuple(left_out), remaining)
         while True:
             open_ = [
                 ranks.get((left, right)) if merges and also else None
@@ -265,7 +250,7 @@ def explained(spec: TokenizerSpec) -> Decide:
 
 
 def _ranks(pairs: list[tuple[str, str]], algorithm: SentencePieceBpe) -> dict[tuple[str, str], int]:
-    """The rank of each merge: its place, or that of what it makes, see `SentencePieceBpe`."""
+    """The rank of each merge or, with ``by_piece``, of the token it makes."""
     if not algorithm.by_piece:
         return {pair: rank for rank, pair in reversed([*enumerate(pairs)])}
     of_piece = ranks_by_piece((left + right for left, right in pairs), set(algorithm.ties))
@@ -275,7 +260,7 @@ def _ranks(pairs: list[tuple[str, str]], algorithm: SentencePieceBpe) -> dict[tu
 def _of_unknown(
     symbols: list[str], known: set[str], by_bytes: bool, algorithm: SentencePieceBpe
 ) -> Iterator[Decision]:
-    """What becomes of characters that are no tokens, once everything is merged."""
+    """Replace characters without a token after all merges."""
     if all(text in known for text in symbols):
         return
     written: list[str] = []

@@ -1,12 +1,12 @@
-"""Texts to ids by merges over characters, on the encoder of byte pairs.
+"""Encoder of BPE over characters, built on the byte-level BPE encoder.
 
-Byte pair encoding starts from bytes here. So each character of several bytes is put together by
-merges that come before all others. UTF-8 does not let them meet across characters: a first byte is
-never a later one, and it says how many follow. What is left of a character that is no token are
-symbols that stand for no token, or for tokens of bytes.
+Extra merges, ranked before all others, assemble each multi-byte character from its bytes. In UTF-8
+they cannot apply across characters: lead bytes and continuation bytes differ, and the lead byte
+gives the length. A character without a token leaves symbols that stand for no token or for byte
+tokens.
 
-A whole text may be one pre-token. It is cut wherever no merge joins the two characters that meet,
-which changes no id, so that most of it are words that have been met before.
+A pre-token may be a whole text. It is cut wherever no merge joins the two adjacent characters. This
+keeps the ids and makes most parts words that are already cached.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 from bpeline.tokenizer_core.vocabulary import MergeIds, SpecialTokenMatcher, shown
 
-WHOLE_TEXT = r"[\s\S]+"  # the split pattern of those that cut nothing
+WHOLE_TEXT = r"[\s\S]+"  # split pattern that cuts nothing
 BYTES = 256
 _POINTS = 0x110000
 _MAX_SYMBOL = (1 << 24) - 1
-_BITS_PER_PAIR = 32  # of the filter: one pair in so many is taken for another
-_FIRST_BYTES = (*range(0x80), *range(0xC0, BYTES))  # of characters in UTF-8
+_BITS_PER_PAIR = 32  # size of the pair filter: false positives are about one in 32
+_FIRST_BYTES = (*range(0x80), *range(0xC0, BYTES))  # lead bytes of UTF-8 characters
 
 Encoded = tuple[NDArray[np.uint32], NDArray[np.int64]]
 T = TypeVar("T")
@@ -45,28 +45,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Symbols:
-    """What a byte pair encoder is made of, and what its symbols mean."""
+    """Inputs of the byte pair encoder, and the meaning of its symbols."""
 
     # int64 ``[256]``: the symbol of each byte. Symbols of tokens are their ids.
     byte_ids: NDArray[np.int64]
-    merges: MergeIds  # of bytes to characters, and of these to tokens
-    first: int  # symbols from here on are no tokens
-    written: list[tuple[int, ...]]  # for each of these the ids that stand for it
+    merges: MergeIds  # of bytes to characters, then of characters to tokens
+    first: int  # symbols from here on are not tokens
+    written: list[tuple[int, ...]]  # the ids that each of these symbols becomes
     pairs: NDArray[np.int64]  # int64 ``[n, 2]``: code points of characters that some merge joins
     known: frozenset[str]  # the characters that are tokens
-    rest: str  # what becomes of other characters: ``bytes``, ``unknown``, ``nothing`` or ``error``
-    ranks: NDArray[np.int64] | None = None  # int64, the rank of each merge; None: their number
+    rest: str  # what other characters become: ``bytes``, ``unknown``, ``nothing`` or ``error``
+    ranks: NDArray[np.int64] | None = None  # int64, the rank of each merge; None: its index
 
 
 def symbols_of(
     spec: TokenizerSpec, byte_fallback: bool, unknown: str | None, ties: Set[int] | None = None
 ) -> Symbols:
-    """The symbols of a vocab and its merges.
-
-    Args:
-        byte_fallback, unknown: see `SentencePieceBpe`.
-        ties: see there; with them all merges that make one token have one rank.
-    """
+    """Derive the symbols of a vocab and its merges; see `SentencePieceBpe`."""
     texts = _texts(spec.spelled_vocab)
     ids = {text: id_ for id_, text in texts.items()}
     characters = {texts[id_]: id_ for id_ in spec.ids.values() if len(texts[id_]) == 1}
@@ -74,8 +69,8 @@ def symbols_of(
     by_bytes = all(id_ is not None for id_ in bytes_) if bytes_ else False
     if bytes_ and not by_bytes and any(id_ is not None for id_ in bytes_):
         _refuse(
-            f"the vocab holds some of the tokens of bytes and lacks {bytes_.count(None)}",
-            "all 256 from <0x00> to <0xFF>, or none of them",
+            f"the vocab lacks {bytes_.count(None)} of the 256 byte tokens",
+            "expected all 256 from <0x00> to <0xFF>, or none of them",
         )
     unknown_id = None if unknown is None else ids.get(unknown)
     rest = "bytes" if by_bytes else "nothing" if unknown is None else "unknown"
@@ -85,7 +80,7 @@ def symbols_of(
     _refuse_merged_stand_ins(texts, spec.merge_ids, set(stand_ins))
     merges = _that_can_happen(characters.values(), spec.merge_ids)
     first = max(spec.vocab, default=0) + 1
-    # The symbol of each beginning of a character; whole characters are tokens.
+    # The symbol of each prefix of a character; the symbol of a whole character is its token.
     symbols: dict[bytes, int] = {text.encode(): id_ for text, id_ in characters.items()}
     written: list[tuple[int, ...]] = []
 
@@ -111,19 +106,22 @@ def symbols_of(
             pair = symbol_of(character[: size - 1]), byte_ids[character[size - 1]]
             assembling[pair] = symbol_of(character[:size])
     if first + len(written) > _MAX_SYMBOL:
-        _refuse(f"the vocab holds the id {first - 1}", f"ids up to {_MAX_SYMBOL - len(written)}")
+        _refuse(
+            f"the vocab holds the id {first - 1}",
+            f"expected ids up to {_MAX_SYMBOL - len(written)}",
+        )
     left, right = (np.array([pair[i] for pair in assembling], np.int64) for i in (0, 1))
-    made = np.array(list(assembling.values()), np.int64)
-    all_merges = tuple(map(np.concatenate, zip((left, right, made), merges, strict=True)))
+    assembled = np.array(list(assembling.values()), np.int64)
+    all_merges = tuple(map(np.concatenate, zip((left, right, assembled), merges, strict=True)))
     joined = {
-        (ord(texts[one][-1]), ord(texts[other][0]))
-        for one, other in zip(merges[0].tolist(), merges[1].tolist(), strict=True)
+        (ord(texts[left_id][-1]), ord(texts[right_id][0]))
+        for left_id, right_id in zip(merges[0].tolist(), merges[1].tolist(), strict=True)
     }
     ranks = None
     if ties is not None:
         of_token = ranks_by_piece(spec.merge_ids[2].tolist(), ties)
         of_merges = np.array([of_token[id_] for id_ in merges[2].tolist()], np.int64)
-        ranks = np.concatenate((np.arange(len(made)), of_merges + len(made)))
+        ranks = np.concatenate((np.arange(len(assembled)), of_merges + len(assembled)))
     return Symbols(
         np.array(byte_ids, np.int64),
         (all_merges[0], all_merges[1], all_merges[2]),
@@ -137,7 +135,7 @@ def symbols_of(
 
 
 def ranks_by_piece(made: Iterable[T], ties: Set[int]) -> dict[T, int]:
-    """The rank of each token that merges make, in their order; `ties` share the one before."""
+    """Rank the tokens that merges make; tokens in `ties` share the rank before."""
     tokens = dict.fromkeys(made)
     return dict(zip(tokens, accumulate(i not in ties for i in range(len(tokens))), strict=True))
 
@@ -150,23 +148,20 @@ def _texts(vocab: Mapping[int, bytes]) -> dict[int, str]:
         except UnicodeDecodeError:
             _refuse(
                 f"the token {shown(token)} (id {id_}) is not UTF-8",
-                "tokens of this algorithm are made of characters",
+                "expected tokens made of characters for this algorithm",
             )
     return texts
 
 
 def _that_can_happen(characters: Iterable[int], merges: MergeIds) -> MergeIds:
-    """Without merges of a part that is no character and that no merge makes: they never fire.
-
-    Of a pair that is given twice the last one counts, as in ``tokenizers``.
-    """
+    """Drop merges that never apply and, as ``tokenizers``, earlier equal pairs."""
     single = np.fromiter(characters, np.int64)
     pairs = (merges[0] << 24 | merges[1])[::-1]
     last = np.sort(len(pairs) - 1 - np.unique(pairs, return_index=True)[1])
     merges = merges[0][last], merges[1][last], merges[2][last]
     while True:
-        made = np.concatenate((single, merges[2]))
-        fires = np.isin(merges[0], made) & np.isin(merges[1], made)
+        makeable = np.concatenate((single, merges[2]))
+        fires = np.isin(merges[0], makeable) & np.isin(merges[1], makeable)
         if fires.all():
             return merges
         merges = merges[0][fires], merges[1][fires], merges[2][fires]
@@ -178,8 +173,8 @@ def _refuse_merged_stand_ins(
     parts = set(merges[0].tolist()) | set(merges[1].tolist())
     for id_ in sorted(parts & {id_ for id_ in stand_ins if id_ is not None}):
         _refuse(
-            f"a merge joins {shown(texts[id_])}, which stands for what is no token",
-            "tokens of bytes and of unknown characters are parts of no merge",
+            f"a merge joins {shown(texts[id_])}, which stands for unknown characters or bytes",
+            "expected merges without byte tokens and the unknown token",
         )
 
 
@@ -190,10 +185,9 @@ def _refuse(happened: str, accepted: str) -> NoReturn:
 
 
 class CharacterSplitter(Splitter):
-    """Cuts by a pattern, and between characters that no merge joins.
+    """Splits by a pattern, and between characters that no merge joins.
 
-    Args:
-        pairs: int64 ``[n, 2]``: code points of characters that merges join; None: cut no further.
+    ``pairs`` is int64 ``[n, 2]``: the code points of joined characters; None: pattern only.
     """
 
     def __init__(self, pattern: SplitPattern, pairs: NDArray[np.int64] | None) -> None:
@@ -215,11 +209,7 @@ class CharacterSplitter(Splitter):
         return marks
 
     def mark_further(self, text: Text, spans: NDArray[np.int64], marks: NDArray[np.uint64]) -> None:
-        """Add the places between characters that no merge joins.
-
-        Raises:
-            IndexError: a span lies outside of the text.
-        """
+        """Also mark the boundaries between characters that no merge joins."""
         if self._cuts_further and not kernels.mark_unjoined(
             text.data, text.size, spans, self._joined, self._shift, marks
         ):
@@ -247,13 +237,7 @@ class CharacterSplitter(Splitter):
 
 
 class SentencePieceEncoder(Encoder):
-    """Merges over characters.
-
-    Args:
-        spec: for its pattern, and whether it takes words whole.
-        fused: whether several unknown characters in a row are one token.
-        user_defined: tokens of the vocab that are found before all else.
-    """
+    """Encodes texts by merges over characters; see `SentencePieceBpe`."""
 
     def __init__(
         self,
@@ -266,7 +250,7 @@ class SentencePieceEncoder(Encoder):
         self._spec = spec
         self._symbols = symbols
         self._fused = fused and symbols.rest == "unknown"
-        # A word that is taken whole must be seen whole.
+        # `ignore_merges` looks up whole words, so words are not cut further.
         pairs = None if spec.ignore_merges else symbols.pairs
         self._by_pattern = Splitter(spec.pattern)
         self._splitter = CharacterSplitter(spec.pattern, pairs)
@@ -284,8 +268,8 @@ class SentencePieceEncoder(Encoder):
         if missing := [token for token in user_defined if token.encode() not in ids]:
             raise InvalidTokenizer(
                 f"the vocab lacks the user-defined token {shown(missing[0])}",
-                "each user-defined token is a token of the vocab",
-                "add it to the vocab, or leave it out: SentencePieceBpe(user_defined=...)",
+                "expected every user-defined token in the vocab",
+                "add it to the vocab, or remove it from SentencePieceBpe(user_defined=...)",
             )
         self._matched = np.array([ids[content] for content in contents], np.int64)
         self._known = _bitmap_of(symbols.known) if symbols.rest == "nothing" else None
@@ -301,9 +285,9 @@ class SentencePieceEncoder(Encoder):
         whole = tokens_not_made_by_merges(self._merging, spec.ids)
         if self._known is not None and whole:
             raise InvalidTokenizer(
-                f"no merges make the token {shown(next(iter(whole)).decode())}, and characters "
-                "that are no tokens are left out of texts",
-                "with ignore_merges, an unknown token or tokens of bytes",
+                f"no merges make the token {shown(next(iter(whole)).decode())}, and unknown "
+                "characters are dropped",
+                "expected an unknown token or byte tokens together with ignore_merges",
                 "name an unknown token: SentencePieceBpe(unknown=...)",
             )
         self._merging.take_whole(whole)
@@ -322,14 +306,14 @@ class SentencePieceEncoder(Encoder):
         spans: NDArray[np.int64],
         behind: NDArray[np.int64],
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Spans between user-defined tokens, the id behind each, and which end the spans given."""
+        """Split spans at user-defined tokens; return spans, ids after them, last parts."""
         parts, ids, lasts = [], [], []
         for (begin, end), id_ in zip(spans.tolist(), behind.tolist(), strict=True):
-            found = matcher.find(text, begin, end)
-            edges = np.concatenate(([begin], found[:, :2].reshape(-1), [end]))
+            matches = matcher.find(text, begin, end)
+            edges = np.concatenate(([begin], matches[:, :2].reshape(-1), [end]))
             parts.append(edges.reshape(-1, 2))
-            ids.append(np.append(self._matched[found[:, 2]], id_))
-            lasts.append(len(found) + 1)
+            ids.append(np.append(self._matched[matches[:, 2]], id_))
+            lasts.append(len(matches) + 1)
         if not parts:
             return spans, behind, np.empty(0, np.int64)
         return (
@@ -353,15 +337,15 @@ class SentencePieceEncoder(Encoder):
     def _encode_words_of(
         self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]
     ) -> Encoded:
-        """`encode` with a span for each word: of a pattern that drops text, or to fuse in words."""
+        """Like `encode`, with one span per word, to drop gaps or to fuse in words."""
         starts, dropped = self._by_pattern.mark(text, spans)
         begins = np.flatnonzero(_bits_of(starts))
         of_span = np.searchsorted(spans[:, 0], begins, side="right") - 1
         stops = np.minimum(np.append(begins[1:], text.size), spans[of_span, 1])
         if dropped.size:
-            kept = ~_bits_of(dropped)[begins]
-            begins, stops, of_span = begins[kept], stops[kept], of_span[kept]
-        # Behind the words of each span an empty one that carries the span's id.
+            is_kept = ~_bits_of(dropped)[begins]
+            begins, stops, of_span = begins[is_kept], stops[is_kept], of_span[is_kept]
+        # After the words of each span follows an empty one that carries the span's id.
         lasts = np.cumsum(np.bincount(of_span, minlength=len(spans)) + 1) - 1
         words = np.empty((len(begins) + len(spans), 2), np.int64)
         ids_behind = np.full(len(words), -1, np.int64)
@@ -398,7 +382,6 @@ class SentencePieceEncoder(Encoder):
         behind: NDArray[np.int64],
         splitter: CharacterSplitter,
     ) -> Encoded:
-        """Symbols of spans."""
         if self._known is None:
             marks = splitter.mark_every_byte(text, spans)
         else:
@@ -408,32 +391,31 @@ class SentencePieceEncoder(Encoder):
     def _only_known(
         self, text: Text, spans: NDArray[np.int64], splitter: CharacterSplitter
     ) -> tuple[Text, NDArray[np.int64], NDArray[np.uint64]]:
-        """Spans without the characters that are no tokens, and where they are cut."""
+        """Remove the characters without a token; return text, spans and marks of the rest."""
         assert self._known is not None
         marks = Splitter(splitter.pattern).mark_every_byte(text, spans)
         size = int((spans[:, 1] - spans[:, 0]).sum())
-        kept = Text.of(bytes(size))
+        shorter = Text.of(bytes(size))
         kept_spans, kept_marks = np.empty_like(spans), np.zeros(size // 64 + 2, np.uint64)
         spans = np.ascontiguousarray(spans)
-        left = kernels.keep_known(
-            text.data, spans, marks, self._known, kept.data, kept_spans, kept_marks
+        size_left = kernels.keep_known(
+            text.data, spans, marks, self._known, shorter.data, kept_spans, kept_marks
         )
-        kept = Text(kept.data, int(left))
-        splitter.mark_further(kept, kept_spans, kept_marks)
-        return kept, kept_spans, kept_marks
+        shorter = Text(shorter.data, int(size_left))
+        splitter.mark_further(shorter, kept_spans, kept_marks)
+        return shorter, kept_spans, kept_marks
 
     def _has_others(self, ids: NDArray[np.uint32]) -> bool:
         return bool(ids.size) and int(ids.max()) >= self._symbols.first
 
     def _written(self, symbols: NDArray[np.uint32], ends: NDArray[np.int64]) -> Encoded:
-        """Symbols with tokens in place of those that are none."""
+        """Replace symbols that are not tokens by the ids that stand for them."""
         if not self._has_others(symbols):
             return symbols, ends
         if self._symbols.rest == "error":
             raise UnknownToken(
-                "the text holds characters that are no tokens, and the vocab lacks the token that "
-                "would stand for them",
-                "texts of known characters",
+                "the text holds unknown characters, and the vocab lacks the unknown token",
+                "expected texts of known characters",
                 "load a tokenizer whose unknown token is in its vocab",
             )
         others = int((symbols >= self._symbols.first).sum())

@@ -1,8 +1,8 @@
-"""Files of BPE over characters: tokenizer.json, GGUF of type llama, and SentencePiece's .model.
+"""Files of BPE over characters: tokenizer.json, GGUF (llama), SentencePiece.
 
-The merges of a file with scores are derived from these. In GGUF files, other than in SentencePiece,
-merges make every token, also control tokens and those of bytes, and a space goes before each piece
-of text between special tokens.
+Merges are derived from the scores that .model and GGUF files hold. GGUF differs from SentencePiece:
+merges can make every token, also control and byte tokens, and each piece of text between special
+tokens gets a leading space.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 from bpeline.tokenizer_core.vocabulary import shown
 
-_WRITTEN = "char-bpe"  # the algorithm of which a .model is written
+_WRITTEN = "char-bpe"  # the only algorithm written as a .model
 _ITS_OWN_LIBRARY = "use the library sentencepiece for it"
-_SUPPORTED = "BPE over characters without prefixes, suffixes and dropout is supported"
+_SUPPORTED = "expected BPE over characters without prefixes, suffixes and dropout"
 _ESCAPE = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
 _PREPEND = {"type": "Prepend", "prepend": "▁"}
 _JOIN: tuple[dict[str, Any], ...] = (
@@ -50,20 +50,12 @@ left_out = formats.nothing_left_out
 
 
 def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None = None) -> None:
-    """Write the file that ``sentencepiece.SentencePieceProcessor(model_file=...)`` reads.
-
-    Args:
-        roles: what special tokens are declared to be for, see `declared_roles`.
-
-    Raises:
-        InvalidOption, InvalidTokenizer: another algorithm than character BPE, or see
-            `written_model`.
-    """
+    """Write a file for ``sentencepiece.SentencePieceProcessor(model_file=...)``."""
     if tokenizer.spec.algorithm.name != _WRITTEN:
         raise InvalidOption(
-            f"this tokenizer follows {tokenizer.spec.algorithm.name}",
-            "SentencePiece merges whole characters over whole texts: byte-level tokens end inside "
-            "characters, and the split pattern keeps apart what it would merge",
+            f"this tokenizer uses {tokenizer.spec.algorithm.name}",
+            "expected char-bpe: byte-level tokens end inside characters, and SentencePiece merges "
+            "across the words of a split pattern",
             "save it as 'bpeline', which keeps every tokenizer, or train with "
             "`--algorithm char-bpe`",
         )
@@ -71,43 +63,38 @@ def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None 
 
 
 def differences(tokenizer: TokenizerParts) -> list[str]:
-    """The texts of which SentencePiece makes other ids than the tokenizer that was written."""
+    """List the texts that SentencePiece encodes to other ids than this tokenizer."""
     if tokenizer.spec.algorithm.name != _WRITTEN:
         return []
     return [
-        "tabs, line breaks and other white space, which are no spaces there",
-        "several unknown characters in a row, which are one id there",
-        f"{SPACE} in a text, which is a space there",
+        "tabs, line breaks and other white space, which SentencePiece does not treat as spaces",
+        "several unknown characters in a row, which SentencePiece encodes as one id",
+        f"{SPACE} in a text, which SentencePiece treats as a space",
     ]
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read a model of the type bpe or unigram: the ids of sentencepiece 0.2.3 on every text.
-
-    Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: no model; or one that has no encoder here.
-    """
+    """Read a model of type bpe or unigram; ids equal those of sentencepiece 0.2.3."""
     return spec_of_model(proto.read_model(read_bounded(path), path), path)
 
 
 def spec_of_model(model: proto.SentencePieceModel, path: Path) -> TokenizerSpec:
-    """The spec of a model.
+    """Build the spec of a model.
 
-    Special tokens are its control pieces and the unknown one, which are found in no text. No ids
-    are put around texts: a model does not say whether they should.
-
-    Raises:
-        InvalidTokenizer: a model of another type, or with pieces that cannot be encoded exactly.
+    Control pieces and the unknown piece become special tokens, which never match in text. No ids
+    are added around texts: a model does not say whether they should be.
     """
     if model.model_type not in (proto.BPE, proto.UNIGRAM):
         kind = proto.MODEL_TYPES.get(model.model_type, str(model.model_type))
         refuse(
-            path, f"is a model of the type {kind}", "the types bpe and unigram", _ITS_OWN_LIBRARY
+            path,
+            f"is a model of the type {kind}",
+            "expected the types bpe or unigram",
+            _ITS_OWN_LIBRARY,
         )
     if model.decodes_otherwise:
-        refuse(path, "names a text for unknown characters, or rules for decoded text",
-               "models without unk_surface and denormalizer", _ITS_OWN_LIBRARY)  # fmt: skip
+        refuse(path, "sets a text for unknown characters, or rules for decoded text",
+               "expected no unk_surface and no denormalizer", _ITS_OWN_LIBRARY)  # fmt: skip
     user_defined = tuple(piece.text for piece in model.of_kinds(proto.USER_DEFINED).values())
     text = SentencePieceText(
         base64.b64encode(model.charsmap).decode(),
@@ -138,22 +125,22 @@ def spec_of_model(model: proto.SentencePieceModel, path: Path) -> TokenizerSpec:
 
 
 def _refuse_inexact(model: proto.SentencePieceModel, path: Path) -> None:
-    """Refuse what merges cannot say; no training makes it."""
+    """Raise for pieces that merges cannot express; training never makes them."""
     known = {piece.text for piece in model.of_kinds(proto.NORMAL).values()}
     for id_, piece in model.of_kinds(proto.CONTROL, proto.UNKNOWN, proto.BYTE).items():
         if len(piece.text) == 1:
             refuse(
                 path,
                 f"has the piece {piece.text!r} (id {id_}), one character that is no normal piece",
-                "control, unknown and byte pieces of several characters",
+                "expected control, unknown and byte pieces of several characters",
                 _ITS_OWN_LIBRARY,
             )
     for id_, piece in model.of_kinds(proto.UNUSED).items():
         if len(piece.text) == 1 or any(True for _ in splits_of(piece.text, known)):
             refuse(
                 path,
-                f"has the unused piece {piece.text[:40]!r} (id {id_}), which texts hold",
-                "unused pieces that nothing makes",
+                f"has the unused piece {piece.text[:40]!r} (id {id_}), which texts can contain",
+                "expected unused pieces that no merge makes",
                 _ITS_OWN_LIBRARY,
             )
 
@@ -161,15 +148,11 @@ def _refuse_inexact(model: proto.SentencePieceModel, path: Path) -> None:
 def merges_of_scores(
     scores: Mapping[str, float], known: Collection[str], path: Path, frozen: Set[str] = frozenset()
 ) -> tuple[list[Merge], list[int]]:
-    """All splits of tokens into two, and which of the tokens have the score of the one before.
+    """Derive merges and `SentencePieceBpe.ties` from scores.
 
-    The neighbours whose text is the token of greatest score are merged first, the leftmost of
-    equals: tokens are in the order of their scores, and for one token its splits by the left part.
-
-    Args:
-        scores: of the tokens that merges may make.
-        known: what may be a part.
-        frozen: what never is one, though it stands in texts.
+    SentencePiece first merges the neighbours that form the token of the greatest score, leftmost of
+    equals. So merges are all splits of tokens into two, ordered by score, then by the length of the
+    left part. ``known`` tokens may be parts; ``frozen`` ones never are, though texts contain them.
     """
     merges: list[Merge] = []
     ties: list[int] = []
@@ -185,8 +168,8 @@ def merges_of_scores(
             if part := next((p for p in (left, right) if p not in known), None):
                 refuse(
                     path,
-                    f"has the token {text[:40]!r}, which is made of {part!r}, no token itself",
-                    "tokens made of tokens",
+                    f"has the token {text[:40]!r}, made of {part!r}, which is not a token",
+                    "expected tokens made of tokens",
                     "train or export the model again",
                 )
             merges.append((left.encode(), right.encode()))
@@ -196,7 +179,7 @@ def merges_of_scores(
 
 
 def splits_of(text: str, known: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Both sides of each place where a text comes apart into characters and what is known."""
+    """Yield the splits of a text into two parts, each a character or in ``known``."""
     for at in range(1, len(text)):
         left, right = text[:at], text[at:]
         if (at == 1 or left in known) and (len(right) == 1 or right in known):
@@ -204,17 +187,12 @@ def splits_of(text: str, known: Collection[str]) -> Iterator[tuple[str, str]]:
 
 
 def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """pre_tokenizer, decoder and model of a tokenizer.json, as they were read.
-
-    Raises:
-        InvalidTokenizer: tokens have ranks, and not merges, or some are found before all else.
-    """
     spec, algorithm = tokenizer.spec, tokenizer.spec.algorithm
     assert isinstance(algorithm, SentencePieceBpe)
     if algorithm.by_piece or algorithm.user_defined:
         raise InvalidTokenizer(
             "the tokens of this tokenizer have scores, as in SentencePiece",
-            "in tokenizer.json merges have ranks: of some texts it would make other ids",
+            "expected merges with ranks, as in tokenizer.json: some texts would get other ids",
             "save it as 'bpeline'",
         )
     pipeline = spec.pipeline
@@ -236,20 +214,12 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
 def from_huggingface(
     model: models.BPE, pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
-    """The tokenizer of a tokenizer.json whose model is BPE, and not over bytes.
-
-    Args:
-        pattern, pipeline: what the parts besides the model are.
-
-    Raises:
-        InvalidTokenizer: malformed, or a part that would change ids and is not supported.
-    """
     unk_token, ignore_merges = model.unk_token, bool(model.ignore_merges)
     named = model.vocab
     if ignore_merges and unk_token is None and "<0x00>" not in named:
-        refuse(path, "sets ignore_merges, and leaves unknown characters out of words", _SUPPORTED)
+        refuse(path, "sets ignore_merges, and drops unknown characters from words", _SUPPORTED)
     listed = model.merges
-    if isinstance(listed, list):  # of strings in older files
+    if isinstance(listed, list):  # older files hold strings
         listed = [
             merge.split(" ") if isinstance(merge, str) else merge
             for merge in listed
@@ -262,12 +232,16 @@ def from_huggingface(
         return len(content) == 1 or (ignore_merges and not pattern.parts(content))
 
     stand_ins = {unk_token, *(f"<0x{byte:02X}>" for byte in range(256))}
-    if apart := [one for one in pipeline.added_tokens if one.content in stand_ins - {*named}]:
+    if apart := [
+        added_token
+        for added_token in pipeline.added_tokens
+        if added_token.content in stand_ins - {*named}
+    ]:
         refuse(path, f"lacks {shown(apart[0].content)}, an added token, in the vocab", _SUPPORTED)
     pipeline = pipeline.with_model_tokens({*named}, made, is_met)
     formats.add_names(named, {token.content: token.id for token in pipeline.added_tokens}, path)
     if "" in named:
-        refuse(path, "has a token without text", "tokens of at least one character")
+        refuse(path, "has a token without text", "expected tokens of at least one character")
     vocab = formats.read_plain_vocab(named, path)
     return TokenizerSpec.checked(
         vocab,
@@ -281,13 +255,9 @@ def from_huggingface(
 
 
 def from_gguf(read: formats.GgufVocabulary, path: Path) -> TokenizerSpec:
-    """The spec of a tokenizer of type llama.
-
-    Raises:
-        InvalidTokenizer: it lacks bytes, or has tokens that merges cannot say.
-    """
+    """Build the spec of a GGUF tokenizer of type llama."""
     if missing := {f"<0x{byte:02X}>" for byte in range(256)} - set(read.tokens):
-        refuse(path, f"lacks {len(missing)} tokens of bytes", "all 256 from <0x00> to <0xFF>")
+        refuse(path, f"lacks {len(missing)} byte tokens", "expected all 256 from <0x00> to <0xFF>")
     scores = dict(zip(read.tokens, read.scores, strict=True))
     merges, ties = merges_of_scores(scores, set(read.tokens), path)
     prefixed = read.space_prefix is not False

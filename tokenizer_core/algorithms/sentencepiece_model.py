@@ -1,7 +1,7 @@
-"""SentencePiece's .model, a protocol buffer: read with limits, and written of character BPE.
+"""SentencePiece's ``.model`` files: a reader, and a writer for character BPE.
 
-SentencePiece merges over a whole text whose spaces are the character ▁. That is what character BPE
-does where the mark of the end of a word is a symbol of its own: it becomes a ▁ after each word.
+SentencePiece merges over a whole text whose spaces are ▁. Character BPE does the same if the
+end-of-word mark is a symbol of its own: the mark is written as a ▁ after each word.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LONGEST_CHARSMAP = 1 << 22
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _KINDS = (NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE)
 UNIGRAM, BPE, WORD, CHAR = 1, 2, 3, 4
-UNKNOWN_SURFACE = " ⁇ "  # the text of the unknown token where a model names no other
+UNKNOWN_SURFACE = " ⁇ "  # decoded text of the unknown token, unless a model names another
 MODEL_TYPES = {UNIGRAM: "unigram", BPE: "bpe", WORD: "word", CHAR: "char"}
 
 SPACE = "▁"
 
-# Numbers of fields, from sentencepiece_model.proto.
+# Field numbers from sentencepiece_model.proto.
 _PIECES, _TRAINER, _NORMALIZER, _DENORMALIZER = 1, 2, 3, 5
 _PIECE, _SCORE, _TYPE = 1, 2, 3
 _MODEL_TYPE, _VOCAB_SIZE, _SPACE_IS_SUFFIX, _BYTE_FALLBACK = 3, 4, 24, 35
@@ -42,13 +42,11 @@ _NAME, _CHARSMAP, _ADD_SPACE, _ONE_SPACE, _ESCAPE = 1, 2, 3, 4, 5
 
 _VARINT, _FIXED_64, _BYTES, _FIXED_32 = 0, 1, 2, 5
 _MAX_VARINT_BYTES = 10
-_MAX_FIELDS = 1 << 22  # of one message
+_MAX_FIELDS = 1 << 22  # per message
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the vocab; its id is its number."""
-
     text: str
     score: float
     kind: int
@@ -56,34 +54,28 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class SentencePieceModel:
-    """What a .model says that decides ids."""
+    """The contents of a ``.model`` that decide ids."""
 
     pieces: tuple[Piece, ...]  # by id
-    model_type: int  # `BPE` or one of `MODEL_TYPES`
-    byte_fallback: bool  # whether unknown characters become pieces of bytes
-    space_is_suffix: bool  # whether ``▁`` ends words, and does not begin them
-    charsmap: bytes = field(repr=False)  # the rules of the normalizer; b"" for none
-    add_dummy_prefix: bool  # these three as in `SentencePieceText`
+    model_type: int  # a key of `MODEL_TYPES`
+    byte_fallback: bool  # unknown characters become byte pieces
+    space_is_suffix: bool  # ``▁`` ends words instead of beginning them
+    charsmap: bytes = field(repr=False)  # compiled normalizer rules; b"" for none
+    add_dummy_prefix: bool  # this and the next two as in `SentencePieceText`
     remove_extra_whitespaces: bool
     escape_whitespaces: bool
-    decodes_otherwise: bool  # whether it has an ``unk_surface`` or a denormalizer of its own
+    decodes_otherwise: bool  # has its own ``unk_surface`` or a denormalizer
 
     def of_kinds(self, *kinds: int) -> dict[int, Piece]:
-        """The pieces of some kinds by id."""
         return {id_: piece for id_, piece in enumerate(self.pieces) if piece.kind in kinds}
 
     @property
     def unknown(self) -> int:
-        """The id of the piece for unknown characters."""
         return next(id_ for id_, piece in enumerate(self.pieces) if piece.kind == UNKNOWN)
 
 
 def read_model(content: bytes, path: Path) -> SentencePieceModel:
-    """The model in the content of a file.
-
-    Raises:
-        InvalidTokenizer: no protocol buffer, no model, or such as SentencePiece refuses.
-    """
+    """Parse and check the content of a ``.model`` file."""
     pieces: list[Piece] = []
     parts = dict.fromkeys((_TRAINER, _NORMALIZER, _DENORMALIZER), b"")
     for number, value in _fields(memoryview(content), path):
@@ -92,16 +84,16 @@ def read_model(content: bytes, path: Path) -> SentencePieceModel:
                 refuse(path, f"has more than {MOST_PIECES:,} pieces")
             pieces.append(_piece(_message(value, path), len(pieces), path))
         elif number in parts:
-            parts[number] += _message(value, path)  # of one message, as the format prescribes
+            parts[number] += _message(value, path)  # protobuf concatenates repeated messages
     if not pieces:
-        refuse(path, "holds no pieces", "a SentencePiece model, as spm_train writes it")
+        refuse(path, "holds no pieces", "expected a SentencePiece model, as written by spm_train")
     trained = dict(_fields(memoryview(parts[_TRAINER]), path))
     byte_fallback = bool(_whole(trained, _BYTE_FALLBACK, 0, path))
     _check_pieces(pieces, byte_fallback, path)
     normal = dict(_fields(memoryview(parts[_NORMALIZER]), path))
     charsmap = normal.get(_CHARSMAP, b"")
     if not isinstance(charsmap, bytes) or len(charsmap) > LONGEST_CHARSMAP:
-        refuse(path, f"has rules of a normalizer that are no bytes, or above {LONGEST_CHARSMAP:,}")
+        refuse(path, f"has normalizer rules that are not bytes, or above {LONGEST_CHARSMAP:,}")
     return SentencePieceModel(
         tuple(pieces),
         _whole(trained, _MODEL_TYPE, UNIGRAM, path),
@@ -120,16 +112,16 @@ def _check_pieces(pieces: list[Piece], byte_fallback: bool, path: Path) -> None:
     seen: set[str] = set()
     for id_, piece in enumerate(pieces):
         if piece.text in seen:
-            refuse(path, f"has the piece {piece.text[:40]!r} twice", "pieces that differ")
+            refuse(path, f"has the piece {piece.text[:40]!r} twice", "expected distinct pieces")
         seen.add(piece.text)
         if piece.kind != UNKNOWN and not math.isfinite(piece.score):
-            refuse(path, f"gives the piece {id_} the score {piece.score}", "finite scores")
+            refuse(path, f"gives the piece {id_} the score {piece.score}", "expected finite scores")
     kinds = [piece.kind for piece in pieces]
     if (unknowns := kinds.count(UNKNOWN)) != 1:
-        refuse(path, f"has {unknowns} unknown pieces", "exactly one")
+        refuse(path, f"has {unknowns} unknown pieces", "expected exactly one")
     of_bytes = {piece.text for piece in pieces if piece.kind == BYTE}
     if (of_bytes or byte_fallback) and of_bytes != {f"<0x{byte:02X}>" for byte in range(256)}:
-        refuse(path, f"has {len(of_bytes)} pieces of bytes", "all 256 of them, or none")
+        refuse(path, f"has {len(of_bytes)} byte pieces", "expected all 256 of them, or none")
 
 
 def _piece(content: bytes, id_: int, path: Path) -> Piece:
@@ -142,11 +134,13 @@ def _piece(content: bytes, id_: int, path: Path) -> Piece:
         elif number == _TYPE and isinstance(value, int):
             kind = value
         elif number in (_SCORE, _TYPE):
-            refuse(path, f"has a piece {id_} with a part of another type")
+            refuse(path, f"has a piece {id_} whose score or type has the wrong wire type")
     if not 0 < len(text) <= LONGEST_PIECE:
-        refuse(path, f"has a piece {id_} of {len(text)} bytes", f"1 to {LONGEST_PIECE} bytes")
+        refuse(
+            path, f"has a piece {id_} of {len(text)} bytes", f"expected 1 to {LONGEST_PIECE} bytes"
+        )
     if kind not in _KINDS:
-        refuse(path, f"has a piece {id_} of the type {kind}")
+        refuse(path, f"has a piece {id_} of the unknown type {kind}")
     try:
         return Piece(text.decode(), score, kind)
     except UnicodeDecodeError:
@@ -155,19 +149,19 @@ def _piece(content: bytes, id_: int, path: Path) -> Piece:
 
 def _message(value: int | float | bytes, path: Path) -> bytes:
     if not isinstance(value, bytes):
-        refuse(path, "has a number where a message belongs")
+        refuse(path, "has a number where a message is expected")
     return value
 
 
 def _whole(fields: dict[int, int | float | bytes], number: int, default: int, path: Path) -> int:
     value = fields.get(number, default)
     if not isinstance(value, int):
-        refuse(path, f"has no whole number as field {number}")
+        refuse(path, f"has no integer in field {number}")
     return value
 
 
 def _fields(content: memoryview, path: Path) -> Iterator[tuple[int, int | float | bytes]]:
-    """The fields of a message: whole numbers as int, 4 bytes as float, the rest as bytes."""
+    """The fields of a message: varints as int, fixed ones as float, the rest as bytes."""
     at = count = 0
     while at < len(content):
         count += 1
@@ -191,7 +185,7 @@ def _fields(content: memoryview, path: Path) -> Iterator[tuple[int, int | float 
             form = "<f" if wire == _FIXED_32 else "<d"
             yield number, struct.unpack_from(form, content, at)[0]
             at += size
-        else:  # groups, which nobody writes any more
+        else:  # groups are deprecated
             _refuse_form(path, at)
 
 
@@ -210,19 +204,15 @@ def _varint(content: memoryview, at: int, path: Path) -> tuple[int, int]:
 def _refuse_form(path: Path, at: int) -> NoReturn:
     refuse(
         path,
-        f"is no protocol buffer at byte {at} of a message",
-        "a SentencePiece model, as spm_train writes it",
+        f"is not a protocol buffer: malformed at byte {at} of a message",
+        "expected a SentencePiece model, as written by spm_train",
     )
 
 
 def written_model(tokenizer: TokenizerParts, roles: Mapping[str, str] | None) -> bytes:
-    """A tokenizer of character BPE as a model.
+    """Serialize a character BPE tokenizer as a SentencePiece model.
 
-    Ids agree on texts of known characters whose words stand one or more spaces apart.
-
-    Raises:
-        InvalidOption: words are cut otherwise than at spaces, or their marks are joined.
-        InvalidTokenizer: SentencePiece would give other ids even so.
+    Ids agree on texts of known characters whose words are separated by spaces.
     """
     algorithm: Any = tokenizer.spec.algorithm
     _refuse_other_words(tokenizer, algorithm.joined)
@@ -230,10 +220,14 @@ def written_model(tokenizer: TokenizerParts, roles: Mapping[str, str] | None) ->
     tokens = [vocab[id_].decode() for id_ in sorted(vocab)]
     if sorted(vocab) != list(range(len(tokens))):
         _refuse(
-            "the ids of this tokenizer have gaps", "the id of a piece is its number in the file"
+            "the ids of this tokenizer have gaps",
+            "expected ids 0 to n - 1: the id of a piece is its index in the file",
         )
     if any(SPACE in token or " " in token for token in tokens):
-        _refuse(f"a token of this tokenizer holds a space or {SPACE}", f"{SPACE} ends words there")
+        _refuse(
+            f"a token of this tokenizer holds a space or {SPACE}",
+            f"expected neither: in a SentencePiece model {SPACE} ends words",
+        )
     ranks = _ranks(tokenizer, algorithm.end_of_word)
     parts = []
     for token in tokens:
@@ -265,40 +259,40 @@ def written_model(tokenizer: TokenizerParts, roles: Mapping[str, str] | None) ->
 def _refuse_other_words(tokenizer: TokenizerParts, joined: bool) -> None:
     if joined:
         raise InvalidOption(
-            "the mark of the end of a word is part of its last character (joined)",
-            "in SentencePiece it is a symbol of its own",
+            "the end-of-word mark is joined to the last character of each word",
+            "expected a mark that is a symbol of its own, as in SentencePiece",
             "save it as 'subword-nmt', or train without `--joined`",
         )
     if tokenizer.spec.pattern.name != "whitespace":
         raise InvalidOption(
-            f"words are cut by the split pattern {tokenizer.spec.pattern.name or 'of your own'!r}",
-            "SentencePiece cuts at spaces: the pattern whitespace",
+            f"words are split by the pattern {tokenizer.spec.pattern.name or 'of your own'!r}",
+            "expected the pattern whitespace: SentencePiece splits at spaces",
             "save it as 'bpeline', or train with `--pattern whitespace`",
         )
 
 
 def _ranks(tokenizer: TokenizerParts, end: str) -> dict[str, int]:
-    """Token → rank of the one merge that makes it.
+    """Token → rank of the merge that makes it, checked for `written_model`.
 
-    SentencePiece joins neighbours whose *text* is a piece, the best score first: our rule if each
-    token is made by one merge, after those that make its parts, and is reached.
+    SentencePiece joins neighbours whose *text* is a piece, best score first: equal to our rule only
+    if exactly one merge makes each token, after the merges that make its parts.
     """
     ranks: dict[str, int] = {}
-    made: dict[tuple[str, str], int] = {}
+    ranks_of_pairs: dict[tuple[str, str], int] = {}
     for rank, (left, right) in enumerate(tokenizer.spec.merges):
         pair = left.decode(), right.decode()
         if ranks.setdefault("".join(pair), rank) != rank:
             _refuse(
                 f"two merges make the token {shown(''.join(pair))}",
-                "in SentencePiece a token has one score",
+                "expected one merge per token: in SentencePiece a token has one score",
             )
-        made[pair] = rank
+        ranks_of_pairs[pair] = rank
     for token in ranks:
         symbols = list(token.removesuffix(end)) + ([end] if token.endswith(end) else [])
-        if _merged(symbols, made) != [token]:
+        if _merged(symbols, ranks_of_pairs) != [token]:
             _refuse(
                 f"the merges do not make the token {shown(token)}",
-                "SentencePiece uses every piece of its file, whether a merge makes it or not",
+                "expected merges that make each token: SentencePiece uses every piece of its file",
             )
     return ranks
 
@@ -314,7 +308,6 @@ def _merged(symbols: list[str], ranks: Mapping[tuple[str, str], int]) -> list[st
 
 
 def _field(number: int, value: int | str | bytes) -> bytes:
-    """A field: its number and wire type, then the value."""
     if isinstance(value, int):
         return _tag(number, _VARINT) + _written_varint(value)
     content = value.encode() if isinstance(value, str) else value

@@ -1,9 +1,9 @@
-"""Unigram: the pieces of greatest total score, as in T5, XLM-R, ALBERT and SentencePiece's models.
+"""Unigram: the pieces of greatest total score, as in T5, XLM-R and ALBERT.
 
-``tokenizers`` and ``sentencepiece`` differ on texts with several paths of nearly the same score, so
-the kind of file says which of them is followed. ``tokenizers``: every entry of the vocab may be a
-piece, also special ones, and sums are of double precision. ``sentencepiece``: control, byte and
-unused pieces are in no text, and sums are rounded to single precision.
+``tokenizers`` and ``sentencepiece`` differ on texts with several paths of nearly equal score, so
+the file format decides which one is followed. ``tokenizers``: every vocab entry can be a piece,
+also special tokens, and sums are double precision. ``sentencepiece``: control, byte and unused
+pieces never match, and sums are rounded to single precision.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from bpeline.tokenizer_core.vocabulary import shown
 from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm, WordEncoder
 
 TOKENIZERS, SENTENCEPIECE = "tokenizers", "sentencepiece"
-_PENALTY = 10.0  # by which the score of unknown text lies below the least one
-_PER_BYTE = 0.1  # of the score of user-defined pieces, but for the first byte
+_PENALTY = 10.0  # the score of unknown text is the lowest score minus this
+_PER_BYTE = 0.1  # score of user-defined pieces per byte after the first
 _BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
-_SUPPORTED = "the vocab as a list of [token, score], unk_id and byte_fallback"
+_SUPPORTED = "expected the vocab as a list of [token, score], unk_id and byte_fallback"
 
 
 @dataclass(frozen=True, slots=True)
 class Unigram(Algorithm):
-    """The path of greatest total score through the pieces that each pre-token holds.
+    """The path of greatest total score through the pieces of each pre-token.
 
     Of paths with equal scores the one whose last piece begins further left wins, and so on
-    backwards. A character that begins no piece of one character is unknown; neighbouring unknown
-    characters become their bytes where the vocab has all of these, else one unknown token.
+    backwards. A character that is not a piece by itself can be unknown; a run of unknown characters
+    becomes byte tokens if the vocab has all of them, else one unknown token.
 
     Attributes:
-        scores: base64 of little-endian float64: of each token of the vocab, in ascending order of
-            id; NaN of tokens that no text holds.
-        unknown_score: of each unknown character.
-        unknown: the token for them; empty: texts with unknown characters are refused.
-        byte_fallback: whether they become the tokens of their bytes, ``<0xE2>`` ….
-        mark: stands before each pre-token that does not begin with it; empty for none.
-        rule: the library that is followed: ``tokenizers`` or ``sentencepiece``.
+        scores: base64 of little-endian float64 per token, in ascending order of id; NaN for tokens
+            that never match in text.
+        unknown_score: the score of each unknown character.
+        unknown: the token for unknown characters; empty: encoding them raises.
+        byte_fallback: encode unknown characters as byte tokens, ``<0xE2>`` ….
+        mark: put before each pre-token that does not begin with it; empty for none.
+        rule: the library to follow: ``tokenizers`` or ``sentencepiece``.
     """
 
     name: ClassVar[str] = "unigram"
@@ -77,26 +77,22 @@ class Unigram(Algorithm):
 
     @classmethod
     def of_description(cls, given: Mapping[str, Any]) -> Self | None:
-        made = super(Unigram, cls).of_description(given)
-        if made is None or made.rule not in (TOKENIZERS, SENTENCEPIECE):
+        algorithm = super(Unigram, cls).of_description(given)
+        if algorithm is None or algorithm.rule not in (TOKENIZERS, SENTENCEPIECE):
             return None
         try:
-            whole = len(base64.b64decode(made.scores, validate=True)) % 8 == 0
+            is_whole = len(base64.b64decode(algorithm.scores, validate=True)) % 8 == 0
         except ValueError:
             return None
-        return made if whole and math.isfinite(made.unknown_score) else None
+        return algorithm if is_whole and math.isfinite(algorithm.unknown_score) else None
 
     def scores_of(self, vocab: Mapping[int, bytes]) -> dict[int, float]:
-        """The scores of the tokens that texts hold, by id.
-
-        Raises:
-            InvalidTokenizer: there are not as many scores as tokens.
-        """
+        """The scores by id of the tokens that can match in text."""
         scores = np.frombuffer(base64.b64decode(self.scores), "<f8")
         if len(scores) != len(vocab):
             raise InvalidTokenizer(
                 f"there are {len(scores)} scores for {len(vocab)} tokens",
-                "a score for each token of the vocab",
+                "expected one score per token of the vocab",
                 "load the file that the tokenizer came from with Tokenizer.load(PATH)",
             )
         named = zip(sorted(vocab), scores.tolist(), strict=True)
@@ -107,7 +103,6 @@ KIND = Unigram
 
 
 def _kept(vocab: Mapping[int, bytes], scores: Mapping[int, float]) -> str:
-    """`Unigram.scores`."""
     return base64.b64encode(
         np.array([scores.get(id_, math.nan) for id_ in sorted(vocab)], "<f8").tobytes()
     ).decode()
@@ -115,7 +110,7 @@ def _kept(vocab: Mapping[int, bytes], scores: Mapping[int, float]) -> str:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pieces:
-    """What the kernel knows of a vocab."""
+    """The vocab as arrays for the kernel."""
 
     trie: NDArray[np.uint64]
     tokens: NDArray[np.uint64]
@@ -132,16 +127,16 @@ class _Pieces:
         lengths: NDArray[np.int64],
         *pieces: NDArray[Any],
     ) -> None:
-        """The kernel of a `WordAlgorithm`; see `find_best_paths`."""
+        """Encode words; a kernel of `WordAlgorithm`, see `find_best_paths`."""
         longest = int(lengths.max(initial=0)) + len(self.mark)
-        known = self.trie, self.tokens, self.scores, self.byte_ids, self.rules
+        tables = self.trie, self.tokens, self.scores, self.byte_ids, self.rules
         room = np.empty(longest + 8, np.uint8), np.empty(longest + 1), np.empty(longest + 1, "i8")
         if not kernels.find_best_paths(
-            text, places, lengths, *known, self.unknown_score, self.mark, *room, *pieces
+            text, places, lengths, *tables, self.unknown_score, self.mark, *room, *pieces
         ):
             raise UnknownToken(
-                "the text holds characters that are in no token, and no token stands for them",
-                "texts of known characters",
+                "the text holds unknown characters, and the tokenizer has no unknown token",
+                "expected texts of known characters",
                 "load a tokenizer with an unk_id",
             )
 
@@ -154,11 +149,17 @@ def _pieces_of(spec: TokenizerSpec, algorithm: Unigram) -> _Pieces:
         try:
             content.decode()
         except UnicodeDecodeError:
-            _refuse(f"the token {shown(content)} (id {id_}) is not UTF-8", "tokens of characters")
+            _refuse(
+                f"the token {shown(content)} (id {id_}) is not UTF-8",
+                "expected tokens made of characters",
+            )
     single = {content[0]: id_ for id_, content in contents.items() if len(content) == 1}
     longer = [id_ for id_, content in contents.items() if len(content) > 1]
     if 256 + len(longer) > token_tables.MAX_TOKENS:
-        _refuse(f"the vocab holds {len(scores)} pieces", f"up to {token_tables.MAX_TOKENS - 256}")
+        _refuse(
+            f"the vocab holds {len(scores)} pieces",
+            f"expected up to {token_tables.MAX_TOKENS - 256}",
+        )
     text = Text.of(bytes(range(256)) + b"".join(contents[id_] for id_ in longer)).data
     lengths = np.array([1] * 256 + [len(contents[id_]) for id_ in longer], np.int64)
     ids = np.array([single.get(byte, 0) for byte in range(256)] + longer, np.uint64)
@@ -167,13 +168,16 @@ def _pieces_of(spec: TokenizerSpec, algorithm: Unigram) -> _Pieces:
     heads = text[(ends - lengths)[256:]].astype(np.int64)
     built = encoding.trie_of_tokens(text, ends, heads)
     if built is None:
-        _refuse("the vocab holds too many different beginnings of pieces", "smaller vocabularies")
+        _refuse(
+            "the vocab holds too many distinct beginnings of pieces",
+            "expected a smaller vocabulary",
+        )
     trie, shorter = built
     tokens = np.zeros((len(ids), token_tables.TOKEN // 8), np.uint64)
     tokens[:, 0] = ids | lengths.astype(np.uint64) << token_tables.LENGTH_SHIFT
     tokens[:, 0] |= shorter.astype(np.uint64) << token_tables.SHORTER_SHIFT
     named = {content: id_ for id_, content in vocab.items()}
-    byte_ids = [named.get(one.encode(), -1) if algorithm.byte_fallback else -1 for one in _BYTES]
+    byte_ids = [named.get(name.encode(), -1) if algorithm.byte_fallback else -1 for name in _BYTES]
     unknown = named.get(algorithm.unknown.encode(), -1) if algorithm.unknown else -1
     by_model = algorithm.rule == SENTENCEPIECE
     return _Pieces(
@@ -188,12 +192,6 @@ def _pieces_of(spec: TokenizerSpec, algorithm: Unigram) -> _Pieces:
 
 
 def coders(spec: TokenizerSpec) -> tuple[WordEncoder, Decoder]:
-    """The encoder and the decoder: of a model as its library decodes, else tokens as spelled.
-
-    Raises:
-        InvalidTokenizer: too many pieces, other scores than tokens, a token that is not UTF-8, or a
-            model without an unknown piece.
-    """
     algorithm = spec.algorithm
     assert isinstance(algorithm, Unigram)
     mark = len(algorithm.mark.encode())
@@ -202,17 +200,19 @@ def coders(spec: TokenizerSpec) -> tuple[WordEncoder, Decoder]:
     steps = spec.pipeline.normalizer.steps if spec.pipeline and spec.pipeline.normalizer else ()
     if len(steps) == 1 and isinstance(steps[0], SentencePieceText):
         if algorithm.unknown not in spec.special_tokens:
-            _refuse("the model has no unknown piece", "a special token for unknown characters")
+            _refuse(
+                "the model has no unknown piece", "expected a special token for unknown characters"
+            )
         return encoder, ModelDecoder(spec, steps[0], algorithm.unknown, algorithm.byte_fallback)
     return encoder, Decoder(spec.vocab)
 
 
 def explained(spec: TokenizerSpec) -> Decide:
-    """Explains pre-tokens of a tokenizer, which may be whole texts, as they are once prepared."""
+    """Explain pre-tokens (possibly whole texts) after normalization."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, Unigram)
     vocab = spec.spelled_vocab
-    scores = {vocab[id_].decode(): one for id_, one in algorithm.scores_of(vocab).items()}
+    scores = {vocab[id_].decode(): value for id_, value in algorithm.scores_of(vocab).items()}
     longest = max(map(len, scores), default=0)
     rounded = np.float32 if algorithm.rule == SENTENCEPIECE else np.float64
 
@@ -222,10 +222,10 @@ def explained(spec: TokenizerSpec) -> Decide:
             here = best[begin]
             assert here is not None
             ends = range(begin + 1, min(begin + longest, len(word)) + 1)
-            found = {end: scores.get(word[begin:end]) for end in ends}
-            if found.get(begin + 1) is None:
-                found[begin + 1] = algorithm.unknown_score
-            for end, score in found.items():
+            score_of_end = {end: scores.get(word[begin:end]) for end in ends}
+            if score_of_end.get(begin + 1) is None:
+                score_of_end[begin + 1] = algorithm.unknown_score
+            for end, score in score_of_end.items():
                 candidate = None if score is None else rounded(float(here[0]) + score)
                 there = best[end]
                 if candidate is not None and (there is None or candidate > there[0]):
@@ -254,16 +254,9 @@ def explained(spec: TokenizerSpec) -> Decide:
 def spec_of_model(
     model: proto.SentencePieceModel, text: SentencePieceText, path: Path
 ) -> TokenizerSpec:
-    """The spec of a SentencePiece model of this type.
-
-    Special tokens are its control pieces and the unknown one, which are found in no text.
-
-    Raises:
-        InvalidTokenizer: no normal piece.
-    """
     normal = {id_: piece.score for id_, piece in model.of_kinds(proto.NORMAL).items()}
     if not normal:
-        refuse(path, "has no normal pieces", "a model that spm_train wrote")
+        refuse(path, "has no normal pieces", "expected a model written by spm_train")
     scores = normal | {
         id_: float(np.float32((len(piece.text.encode()) - 1) * _PER_BYTE))
         for id_, piece in model.of_kinds(proto.USER_DEFINED).items()
@@ -285,50 +278,40 @@ def spec_of_model(
 
 
 def names_of(vocab: Any, path: Path) -> dict[str, int]:
-    """token → id of the vocab of a tokenizer.json, a list of [token, score].
-
-    Raises:
-        InvalidTokenizer: it is another one, or has a token twice.
-    """
+    """Token → id of the vocab of a tokenizer.json, a list of [token, score]."""
     pairs = vocab if isinstance(vocab, list) else [None]
     for id_, pair in enumerate(pairs):
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
             refuse(path, f"has no [token, score] as number {id_} of its vocab", _SUPPORTED)
         score = pair[1]
         if not isinstance(score, int | float) or isinstance(score, bool) or not _is_finite(score):
-            refuse(path, f"gives {shown(pair[0])} the score {shown(score)}", "finite scores")
+            refuse(
+                path, f"gives {shown(pair[0])} the score {shown(score)}", "expected finite scores"
+            )
     named = {token: id_ for id_, (token, _) in enumerate(pairs)}
     if "" in named:
-        refuse(path, "has a token without text", "tokens of at least one character")
+        refuse(path, "has a token without text", "expected tokens of at least one character")
     if len(named) < len(pairs):
         twice = next(token for id_, (token, _) in enumerate(pairs) if named[token] != id_)
-        refuse(path, f"has the token {shown(twice)} twice", "tokens that differ")
+        refuse(path, f"has the token {shown(twice)} twice", "expected distinct tokens")
     return named
 
 
 def _is_finite(score: float) -> bool:
     try:
         return math.isfinite(score)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer too large for a float
         return False
 
 
 def from_huggingface(
     model: models.Unigram, pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
-    """The tokenizer of a tokenizer.json whose model is Unigram.
-
-    Args:
-        pattern, pipeline: what the parts besides the model are.
-
-    Raises:
-        InvalidTokenizer: malformed, or a part that would change ids and is not supported.
-    """
     named, unk_id = names_of(model.vocab, path), model.unk_id
     if not named:
-        refuse(path, "has an empty vocab", "a vocab of at least one token")
+        refuse(path, "has an empty vocab", "expected at least one token")
     if unk_id is not None and unk_id not in range(len(named)):
-        refuse(path, f"has the unk_id {shown(unk_id)}", "the id of a token, or null")
+        refuse(path, f"has the unk_id {shown(unk_id)}", "expected the id of a token, or null")
     scores = {id_: float(score) for id_, (_, score) in enumerate(model.vocab)}
     unknown_token = "" if unk_id is None else model.vocab[unk_id][0]
     pipeline = pipeline.with_model_tokens({*named}, (), lambda _: True)
@@ -351,17 +334,12 @@ def from_huggingface(
 
 
 def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """pre_tokenizer, decoder and model of a tokenizer.json, as they were read.
-
-    Raises:
-        InvalidTokenizer: a SentencePiece model, of which ``tokenizers`` makes other ids.
-    """
     spec, algorithm = tokenizer.spec, tokenizer.spec.algorithm
     assert isinstance(algorithm, Unigram)
     if algorithm.rule == SENTENCEPIECE or spec.pipeline is None:
         raise InvalidTokenizer(
             "this tokenizer is a SentencePiece model",
-            "tokenizers adds up scores otherwise: of some texts it would make other ids",
+            "expected another format: tokenizers sums scores differently, so some ids would differ",
             "save it as 'bpeline'",
         )
     vocab = spec.spelled_vocab
@@ -379,9 +357,9 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
 
 
 def _written(score: float) -> float:
-    """The float whose digits ``tokenizers`` reads as this score."""
-    beside = (score, *(math.nextafter(score, limit) for limit in (-math.inf, math.inf)))
-    read = (one for one in beside if formats.number_as_serde(repr(one)) == score)
+    """The float whose digits ``tokenizers`` parses as this score."""
+    candidates = (score, *(math.nextafter(score, limit) for limit in (-math.inf, math.inf)))
+    read = (number for number in candidates if formats.number_as_serde(repr(number)) == score)
     return next(read, score)
 
 

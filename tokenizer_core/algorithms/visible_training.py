@@ -1,7 +1,6 @@
-"""Training made visible: each iteration's pair, its count, and the tokens there are then.
+"""Step-by-step training for small inputs: each merge, its count and the tokens.
 
-For people and small inputs. Merges are learned by the trainers; here they are applied once more,
-one after another, in plain Python, and everything is counted anew.
+The trainers learn the merges; this module applies them one by one in plain Python and recounts.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ from bpeline.tokenizer_core.vocabulary import byte_order, to_printable, token_by
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.algorithms.wordpiece import Score
 
-_MOST_SHOWN = 12  # words, and pairs, in lines of text; all of them are in JSON
-LARGEST = 100_000  # bytes of distinct words; beyond, nobody reads what is printed
+_MOST_SHOWN = 12  # words and pairs in text output; JSON has all of them
+LARGEST = 100_000  # bytes of distinct words; longer output would be unreadable
 
 ALGORITHMS = ("byte-bpe", "char-bpe", "wordpiece", "frequency-bpe")
 
 
 class VisibleMerge(NamedTuple):
-    """Two tokens and the token they become."""
-
     left: str
     right: str
     made: str
@@ -39,27 +36,25 @@ class VisibleMerge(NamedTuple):
 class VisibleStep:
     """The words after some merges."""
 
-    number: int  # of merges; 0 before the first
+    number: int  # number of merges; 0 before the first
     merge: VisibleMerge | None  # the last merge; None before the first
-    count: int  # how often its pair occurred then. ``aaa`` counts (a, a) twice.
-    tokens: dict[str, int]  # token → how often it occurs now, in order of sight
-    # each word in its tokens, and its count, in order of sight
-    words: tuple[tuple[tuple[str, ...], int], ...] = ()
-    # how often each pair of neighbours occurs now, in order of sight
-    pairs: dict[tuple[str, str], int] = field(default_factory=dict)
-    # of the same pairs, what the next merge is chosen by; that is ``pairs`` itself but for
-    # WordPiece
+    count: int  # the count of its pair before the merge; ``aaa`` counts (a, a) twice
+    # Everything below is in order of first occurrence.
+    tokens: dict[str, int]  # token → count now
+    words: tuple[tuple[tuple[str, ...], int], ...] = ()  # the tokens and the count of each word
+    pairs: dict[tuple[str, str], int] = field(default_factory=dict)  # count of neighbours now
+    # the criterion of the next merge: equals ``pairs``, except in WordPiece
     scores: dict[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def times(self) -> str:
-        """The count in words; of ``aaa`` only one (a, a) can be merged."""
+        """The count as text; of ``aaa`` only one (a, a) can be merged."""
         overlaps = self.merge is not None and self.merge.left == self.merge.right
         return f"{self.count:,} times" + ", overlaps included" * overlaps
 
     @property
     def best_pairs(self) -> list[tuple[str, str]]:
-        """The pairs by score, the best first; of equal ones the first that is seen."""
+        """The pairs by score, the best first; ties in order of first occurrence."""
         return sorted(self.pairs, key=self.scores.__getitem__, reverse=True)
 
 
@@ -75,23 +70,20 @@ def steps_of(
     score: Score = "ratio",
     continuation: str = "##",
 ) -> Iterator[VisibleStep]:
-    """Train on small counts and show each iteration.
+    """Train on small counts and yield each step.
 
     Args:
-        algorithm: one of `ALGORITHMS`; the other parameters are those of its trainer, and its
-            defaults hold where None is given.
-        counts: words; shown in order of sight.
-        merges: how many at most.
+        algorithm: one of `ALGORITHMS`. The other parameters are those of its trainer; None stands
+            for the trainer's default.
+        merges: the largest number of merges.
 
     Raises:
-        InvalidOption: an algorithm of another name, words of more than `LARGEST` bytes, or what
-            the trainer refuses.
-        EmptyCorpus, CorpusError: as the trainer.
+        InvalidOption: an unknown algorithm, words of more than `LARGEST` bytes, or as the trainer.
     """
     if len(counts.word_bytes) > LARGEST:
         raise InvalidOption(
             f"the distinct words hold {len(counts.word_bytes):,} bytes, too many to show each step",
-            f"up to {LARGEST:,} bytes of distinct words",
+            f"expected up to {LARGEST:,} bytes of distinct words",
             "show the steps on a few lines of the text",
         )
     words = counts.in_order_of_sight()
@@ -108,7 +100,7 @@ def steps_of(
         case "char-bpe" | "frequency-bpe":
             from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
 
-            joined = joined and algorithm == "char-bpe"  # the other has no such choice
+            joined = joined and algorithm == "char-bpe"  # frequency-bpe has no such option
             tokenizer = train_char_bpe(
                 words,
                 merges,
@@ -136,12 +128,12 @@ def steps_of(
         case _:
             raise InvalidOption(
                 f"there is no algorithm {algorithm!r}",
-                f"accepted: {', '.join(ALGORITHMS)}",
+                f"expected {', '.join(ALGORITHMS)}",
                 "use 'char-bpe' for the examples of the papers",
             )
     inner = continuation if algorithm == "wordpiece" else ""
-    made = [VisibleMerge(left, right, left + right.removeprefix(inner)) for left, right in pairs]
-    return visible_steps(symbols, made, score if algorithm == "wordpiece" else None)
+    steps = [VisibleMerge(left, right, left + right.removeprefix(inner)) for left, right in pairs]
+    return visible_steps(symbols, steps, score if algorithm == "wordpiece" else None)
 
 
 def visible_steps(
@@ -149,18 +141,14 @@ def visible_steps(
     merges: Iterable[VisibleMerge],
     score: Score | None = None,
 ) -> Iterator[VisibleStep]:
-    """The state before the first merge and after each one.
-
-    Args:
-        score: of WordPiece; None where the count of a pair is what counts.
-    """
+    """Yield the state before the first merge and after each; None: score by counts."""
     present = [(list(symbols), count) for symbols, count in words]
     yield _step(0, None, 0, present, score)
     for number, merge in enumerate(merges, 1):
         pair = merge.left, merge.right
-        found = sum(count * [*pairwise(symbols)].count(pair) for symbols, count in present)
+        count_before = sum(count * [*pairwise(symbols)].count(pair) for symbols, count in present)
         present = [(merged(symbols, pair, merge.made), count) for symbols, count in present]
-        yield _step(number, merge, found, present, score)
+        yield _step(number, merge, count_before, present, score)
 
 
 def _step(
@@ -182,7 +170,6 @@ def _step(
 
 
 def lines_of(step: VisibleStep) -> list[str]:
-    """A step as lines of text."""
     tokens = ", ".join(f"{token} {count}" for token, count in step.tokens.items())
     words = [f"{' '.join(symbols)} {count}" for symbols, count in step.words[:_MOST_SHOWN]]
     words += [f"and {len(step.words) - _MOST_SHOWN:,} more"] * (len(step.words) > _MOST_SHOWN)
@@ -191,8 +178,8 @@ def lines_of(step: VisibleStep) -> list[str]:
     pairs += [f"and {len(best) - _MOST_SHOWN:,} more"] * (len(best) > _MOST_SHOWN)
     head = "start"
     if step.merge is not None:
-        left, right, made = step.merge
-        head = f"merge {step.number}: {left} + {right} = {made}, which occurs {step.times}"
+        left, right, joined = step.merge
+        head = f"merge {step.number}: {left} + {right} = {joined}, which occurs {step.times}"
     return [
         head,
         f"  words: {', '.join(words)}",

@@ -1,7 +1,7 @@
-"""WordPiece: value, encoder and decoder, explanation, training by scores of pairs, files.
+"""WordPiece: encoder, decoder, explanation, training by pair scores, files.
 
-Its files are BERT's vocab.txt and HuggingFace's tokenizer.json. Libraries differ on characters
-that are new in Unicode, so words with such may be cut differently.
+Reads and writes BERT's vocab.txt and HuggingFace's tokenizer.json. Libraries differ on characters
+that are new in Unicode, so words with such characters may split differently elsewhere.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from bpeline.tokenizer_core.word_encoding import Decide, Decision, WordAlgorithm
 Score = Literal["ratio", "gain", "likelihood"]
 SCORE_NAMES: tuple[str, ...] = get_args(Score)
 _KINDS = {"ratio": kernels.RATIO, "gain": kernels.GAIN}
-_MORE_GROUPS = 1 << 16  # than there are pairs and tokens
-_WORDPIECE = "wordpiece 1"  # to be counted up when the same settings learn other merges
+_MORE_GROUPS = 1 << 16  # spare room beyond the pairs and tokens
+_WORDPIECE = "wordpiece 1"  # increase when the same settings learn other merges
 
 
 @dataclass(frozen=True, slots=True)
 class WordPiece(Algorithm):
-    """The longest token that begins a word, then the longest that goes on, and so forth.
+    """The longest token that begins a word, then the longest that continues it, …
 
     Attributes:
-        continuation: what tokens begin with that go on inside a word.
-        unknown: the one token of a whole word if any part of it is not in the vocab.
-        max_word_characters: longer words are unknown.
+        continuation: prefix of tokens that continue a word.
+        unknown: the single token of a word with any part outside the vocab.
+        max_word_characters: longer words become the unknown token.
     """
 
     name: ClassVar[str] = "wordpiece"
@@ -65,11 +65,6 @@ KIND = WordPiece
 
 
 def coders(spec: TokenizerSpec) -> WordCoders:
-    """The encoder and the decoder.
-
-    Raises:
-        InvalidTokenizer: tokens that are not UTF-8, or no unknown token.
-    """
     algorithm = spec.algorithm
     assert isinstance(algorithm, WordPiece)
     tokens = word_encoding.spelled_tokens(spec)
@@ -77,7 +72,7 @@ def coders(spec: TokenizerSpec) -> WordCoders:
     if spec.pipeline is not None and algorithm.unknown.encode() in spec.ids:
         ids = {**ids, algorithm.unknown: tokens.marks["unknown"]}  # as in HuggingFace's library
     spelled = [(list(map(ord, token)), False, id_) for token, id_ in ids.items()]
-    # A token that begins with the mark also spells the begin of a word that begins so.
+    # A token with the prefix also matches a word that itself begins with the prefix.
     spelled += [
         (list(map(ord, token.removeprefix(prefix))), True, id_)
         for token, id_ in ids.items()
@@ -100,7 +95,6 @@ def coders(spec: TokenizerSpec) -> WordCoders:
 
 
 def explained(spec: TokenizerSpec) -> Decide:
-    """Explains words of a tokenizer."""
     algorithm = spec.algorithm
     assert isinstance(algorithm, WordPiece)
     known = {token.decode(errors="replace") for token in spec.vocab.values()}
@@ -118,7 +112,7 @@ def explained(spec: TokenizerSpec) -> Decide:
             ends = range(len(word), begin, -1)
             end = next((end for end in ends if mark + word[begin:end] in known), None)
             if end is None:
-                why = f"no token at character {begin}: all of it is unknown"
+                why = f"no token at character {begin}: the whole word is unknown"
                 yield Decision(why, (word[begin:],), (algorithm.unknown,))
                 return
             pieces.append(mark + word[begin:end])
@@ -130,35 +124,25 @@ def explained(spec: TokenizerSpec) -> Decide:
 
 
 def validate_score(score: str) -> None:
-    """Refuse a score of another name.
-
-    Raises:
-        InvalidOption: naming those there are.
-    """
     if score not in SCORE_NAMES:
         raise InvalidOption(
-            f"there is no score {score!r}", f"accepted: {', '.join(SCORE_NAMES)}", "use 'gain'"
+            f"there is no score {score!r}", f"expected {', '.join(SCORE_NAMES)}", "use 'gain'"
         )
 
 
 class ScoringEngine(merging.MergeEngine):
-    """Merges the pair of the best score, again and again.
-
-    Args:
-        score: a name of `SCORE_NAMES`.
-        min_count: pairs whose count is smaller are not learned; at least 1.
-    """
+    """Merges the pair with the best score until the goal is reached."""
 
     def __init__(self, words: merging.SymbolWords, *, score: Score, min_count: int) -> None:
         super().__init__(words, tie_break="smallest-ids", min_count=min_count)
         self.see_all()
         self._kind = _KINDS.get(score)  # None: the likelihood
         self._alone = _standing_alone(words)
-        self._counts = np.zeros(0, np.int64)  # of all tokens, from the first merge by score on
+        self._counts = np.zeros(0, np.int64)  # of all tokens, once merging by score begins
         self._groups: Groups | None = None
 
     def learn(self, goal: int) -> bool:
-        """Learn merges until there are ``goal``; False when no further pair may be merged."""
+        """Learn merges until there are ``goal``; return False if no pair is left before."""
         if not len(self._counts):
             self._count_tokens()
         while True:
@@ -166,12 +150,12 @@ class ScoringEngine(merging.MergeEngine):
             if status in (merge_step.DONE, merge_step.EXHAUSTED):
                 return bool(status == merge_step.DONE)
             if status == kernels.NEEDS_GROUPS:
-                self._groups = None  # most have become empty: begin again with those that have not
+                self._groups = None  # most groups are empty by now: rebuild them
             else:
                 self._grow(status)
 
     def _merge(self, goal: int) -> Integer:
-        """Merge until there are ``goal`` tokens, or memory is missing."""
+        """Merge until there are ``goal`` tokens or an array is full."""
         state, limits, counts, total = self._state, self._limits, self._counts, self._total
         status: Integer
         if self._kind is None:
@@ -185,17 +169,17 @@ class ScoringEngine(merging.MergeEngine):
         return status
 
     def _count_tokens(self) -> None:
-        """Count the tokens as they stand, after all merges that were applied."""
+        """Count the tokens of the words as merged so far."""
         self._counts = np.zeros(len(self._state.token_lengths), np.int64)
         self._counts[: self.base] = self._alone
         kernels.count_tokens(self._state, self._counts)
         self._total = np.array([self._counts.sum()], np.int64)
 
     def _empty_groups(self) -> Groups:
-        """Groups of no pair, with room for those there are."""
+        """Empty groups, sized for the current pairs."""
         state = self._state
         size, tokens = int(state.sizes[merge_state.PAIRS]), len(self._counts)
-        # At most a group and a level for each pair, and as many again until it is full.
+        # At most one group and one level per pair, doubled so that rebuilds are rare.
         pairs, capacity = len(state.pairs), 4 * size + 8 * tokens + _MORE_GROUPS
         return Groups(
             pairs=_unordered(pairs),
@@ -255,7 +239,7 @@ def _unordered(members: int) -> Ordered:
 
 
 def _standing_alone(words: merging.SymbolWords) -> NDArray[np.int64]:
-    """How often each base token is a word of its own: such words are not merged in."""
+    """How often each base token is a word of its own, which the engine leaves out."""
     counts = np.zeros(len(words.base_tokens), np.int64)
     single = np.flatnonzero(np.diff(words.offsets) == 1)
     tokens = words.ids[words.content[words.offsets[single]]]
@@ -265,10 +249,7 @@ def _standing_alone(words: merging.SymbolWords) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class WordPieceSettings:
-    """What decides, besides the word counts, which merges WordPiece learns.
-
-    The names are those of `train_wordpiece`.
-    """
+    """Settings of `train_wordpiece` that decide which merges it learns."""
 
     score: Score
     min_count: int
@@ -298,27 +279,29 @@ def train_wordpiece(
     checkpoint: Path | str | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
-    """Train WordPiece: the pair of the best score becomes one token, again and again.
+    """Train WordPiece: repeatedly merge the pair with the best score into one token.
 
-    ``ratio`` is n_ab / (n_a · n_b), ``gain`` n_ab · log(n_ab · N / (n_a · n_b)), with the counts of
-    the present segmentation, N tokens in all. ``likelihood`` is exact: what the log-likelihood of
-    the words gains by the merge under a unigram model of tokens that is estimated again; ``gain``
-    is that gain while n_a, n_b and N are taken to stay as they are. Ties go to the more frequent
-    pair, then to the one of the rarest parts, then of the smallest ids. Ids: the unknown token,
-    the special tokens, the characters, the merges.
+    Scores use the counts of the current segmentation, N tokens in all:
+
+    * ``ratio``: n_ab / (n_a · n_b)
+    * ``gain``: n_ab · log(n_ab · N / (n_a · n_b)), the gain in log-likelihood of a unigram model
+      whose other counts stay as they are
+    * ``likelihood``: the exact gain, with the unigram model estimated again after the merge
+
+    Ties go to the more frequent pair, then to the one of the rarest parts, then of the smallest
+    ids. Ids: the unknown token, the special tokens, the characters, the merges.
 
     Args:
-        counts: word counts.
-        vocab_size: all tokens together; fewer when no pair occurs ``min_count`` times.
-        score: ``ratio`` loves rare pairs, so it wants a ``min_count`` above 2 on large corpora;
-            ``likelihood`` looks at every pair before every merge, which takes long on large ones.
+        vocab_size: all tokens together; fewer if no pair occurs ``min_count`` times.
+        score: ``ratio`` prefers rare pairs: set ``min_count`` above 2 on large corpora.
+            ``likelihood`` scores every pair before every merge, which is slow on large corpora.
         min_count, min_word_count: rarer pairs and rarer words are left out.
-        continuation, unknown, max_word_characters: see `WordPiece`. Training sees all words.
+        continuation, unknown, max_word_characters: see `WordPiece`. Training uses all words.
         special_tokens: further tokens.
         resume_from, checkpoint, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: as `train_char_bpe`, or a vocabulary that cannot hold the characters.
+        InvalidOption: as `train_char_bpe`, or a vocabulary too small for the characters.
         InvalidSpecialToken, EmptyCorpus, CorpusError, CorruptFile, DiskFull: as `train_char_bpe`.
     """
     checks.instance("counts", counts, WordCounts)
@@ -334,16 +317,16 @@ def train_wordpiece(
         raise InvalidOption(
             f"a vocabulary of {vocab_size!r} has no room for {len(words.tokens)} characters and "
             f"{len(first) - len(words.tokens)} marks and special tokens",
-            f"vocab_size is a whole number from {len(first)} on",
-            "leave out rare words with min_word_count, or ask for more",
+            f"expected a vocab_size of at least {len(first)}",
+            "leave out rare words with min_word_count, or raise vocab_size",
         )
     merges = vocab_size - len(first)
     settings = WordPieceSettings(score, min_count, min_word_count)
     course = merging.Course(resume_from, checkpoint, on_progress=on_progress)
     pairs = learn_wordpiece(counts, words, merges, settings, continuation, course)
-    made = [left + right.removeprefix(continuation) for left, right in pairs]
+    learned_tokens = [left + right.removeprefix(continuation) for left, right in pairs]
     return Tokenizer(
-        merging.numbered(first, made),
+        merging.numbered(first, learned_tokens),
         [],
         specials,
         counts.pattern,
@@ -359,11 +342,7 @@ def wordpiece_base(
     unknown: str = "[UNK]",
     special_tokens: Sequence[str] = (),
 ) -> list[str]:
-    """The tokens that `train_wordpiece` begins with: its least vocabulary.
-
-    Raises:
-        InvalidOption, EmptyCorpus: as `train_wordpiece`.
-    """
+    """The initial tokens of `train_wordpiece`: its smallest vocabulary."""
     words = merging.words_that_go_on(merging.prune(counts, min_word_count)[0], continuation)
     return list(dict.fromkeys([unknown, *special_tokens, *words.tokens]))
 
@@ -376,7 +355,7 @@ def learn_wordpiece(
     continuation: str,
     course: merging.Course,
 ) -> list[tuple[str, str]]:
-    """The pairs that WordPiece joins, in order, as texts; see `train_wordpiece`."""
+    """Learn the pairs that WordPiece joins, in order, as texts; see `train_wordpiece`."""
     merging.validate_options(merges, "smallest-ids", settings.min_count, settings.min_word_count)
     validate_score(settings.score)
     least, score = settings.min_count, settings.score
@@ -386,30 +365,25 @@ def learn_wordpiece(
 
 
 _PRE_TOKENIZERS = {"whitespace": "WhitespaceSplit", "wordpunct": "Whitespace"}
-_SUPPORTED = f"WordPiece behind {' or '.join(_PRE_TOKENIZERS.values())} is supported"
+_SUPPORTED = f"expected WordPiece after {' or '.join(_PRE_TOKENIZERS.values())}"
 _BERTS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
-    """Write vocab.txt: one token per line, its id the number of the line.
-
-    Raises:
-        InvalidOption: the tokenizer follows another algorithm.
-        InvalidTokenizer: ids with gaps, or a token with a line break.
-    """
+    """Write vocab.txt: one token per line; its id is the line number, from 0."""
     formats.refuse_other_algorithms(tokenizer, "WordPiece", WordPiece)
     tokens = [tokenizer.spec.vocab.get(id_, b"\n") for id_ in range(tokenizer.spec.vocab_size)]
     if any(b"\n" in token or b"\r" in token for token in tokens):
         raise InvalidTokenizer(
             "the ids of this tokenizer have gaps, or a token holds a line break",
-            "in vocab.txt the number of a line is the id of the token in it",
-            "save it as 'hf' or 'bpeline', which name ids",
+            "expected neither: in vocab.txt the id of a token is its line number",
+            "save it as 'hf' or 'bpeline', which store ids",
         )
     DURABLE.write(path, b"\n".join([*tokens, b""]))
 
 
 def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """Split pattern, special tokens, properties of WordPiece, and that nothing is normalized."""
+    """The arguments of `load` that vocab.txt does not hold."""
     return {
         "pattern": formats.pattern_left_out(tokenizer),
         "special_tokens": list(tokenizer.spec.special_tokens),
@@ -430,25 +404,18 @@ def load(
 ) -> TokenizerSpec:
     """Read a vocab.txt.
 
-    BERT's tokenizers clean texts, lower-case them or not, and cut them by rules of their own. The
-    file does not say which: a tokenizer_config.json beside it may, else the caller must.
+    BERT's tokenizers clean, lower-case (or not) and split texts by their own rules. vocab.txt does
+    not say which: the tokenizer_config.json in the same directory does, or you pass it.
 
     Args:
-        pattern: the split pattern, which the file does not name.
-        special_tokens: by default those of BERT that are in it.
-        algorithm: the properties of WordPiece, by default BERT's.
-        without_normalizer: texts are encoded as they are.
-        uncased, cased: texts are cleaned and cut as by BERT's tokenizers, lower-cased or not.
-
-    Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: not UTF-8, a token twice, or not said how texts are treated; or see
-            `refuse_tokens_beside`.
+        special_tokens: by default those of BERT that are in the file.
+        without_normalizer: encode texts as they are; needs ``pattern``.
+        uncased, cased: clean and split texts as BERT's tokenizers do, with lower-casing or without.
     """
     content = text_of(read_bounded(path), path).replace("\r\n", "\n").removesuffix("\n")
     tokens = content.split("\n")
     if len(set(tokens)) != len(tokens):
-        refuse(path, "holds a token twice", "each line is a token of its own")
+        refuse(path, "holds a token twice", "expected one distinct token per line")
     flags = {"do_lower_case": uncased} if uncased or cased else _flags_beside(path)
     if flags is not None and pattern is None:
         spec = _of_bert(tokens, flags, path)
@@ -469,10 +436,10 @@ def load(
 
 
 def _of_bert(tokens: Sequence[str], flags: Mapping[str, Any], path: Path) -> TokenizerSpec:
-    """The tokenizer that HuggingFace's BERT classes make of a vocab.txt and their flags."""
+    """Build the tokenizer that HuggingFace's BERT classes make of these flags."""
     ids = {token: id_ for id_, token in enumerate(tokens)}
     if missing := [token for token in _BERTS if token not in ids]:
-        refuse(path, f"lacks {missing[0]}, which BERT puts around texts or takes for the unknown")
+        refuse(path, f"lacks {missing[0]}, which BERT's tokenizers add or use for unknown words")
     plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
     document = {
         "added_tokens": [
@@ -504,7 +471,7 @@ def _of_bert(tokens: Sequence[str], flags: Mapping[str, Any], path: Path) -> Tok
 
 
 def _flags_beside(path: Path) -> Mapping[str, Any] | None:
-    """What a tokenizer_config.json of a BERT class beside a vocab.txt says; None without one."""
+    """The tokenizer_config.json of a BERT class next to the vocab.txt, if any."""
     beside = path.with_name("tokenizer_config.json")
     config = json_of(read_bounded(beside), beside) if beside.exists() else None
     if not isinstance(config, dict) or "do_lower_case" not in config:
@@ -515,33 +482,28 @@ def _flags_beside(path: Path) -> Mapping[str, Any] | None:
 def _refuse_unsaid(path: Path) -> NoReturn:
     refuse(
         path,
-        "does not say what is done to texts before they are looked up: BERT's tokenizers clean "
-        "them, lower-case them or not, and cut them at punctuation and Chinese characters",
-        "BERT's own way with lower-casing or without, or texts that come as they are to be cut",
-        f"say which, wherever a command takes a tokenizer: {path},uncased or {path},cased, or "
-        f"{path},without_normalizer,pattern=whitespace; and Tokenizer.load(PATH, uncased=True)",
+        "does not say how texts are cleaned, lower-cased and split before lookup",
+        "expected BERT's rules with or without lower-casing, or texts that are only split",
+        f"name it where a command takes a tokenizer: {path},uncased or {path},cased, or "
+        f"{path},without_normalizer,pattern=whitespace; in Python Tokenizer.load(PATH, "
+        "uncased=True)",
     )
 
 
 def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """pre_tokenizer, decoder and model of a tokenizer.json.
-
-    Raises:
-        InvalidTokenizer: a split pattern that no pre-tokenizer stands for.
-    """
     algorithm = tokenizer.spec.algorithm
     assert isinstance(algorithm, WordPiece)
     name, pipeline = tokenizer.spec.pattern.name, tokenizer.spec.pipeline
-    found = None if pipeline is None else pipeline.pre_tokenizer
-    if found is None and name not in _PRE_TOKENIZERS:
+    pre_tokenizer = None if pipeline is None else pipeline.pre_tokenizer
+    if pre_tokenizer is None and name not in _PRE_TOKENIZERS:
         raise InvalidTokenizer(
-            f"words are cut by the split pattern {name or tokenizer.spec.pattern.regex!r}",
-            f"in this format WordPiece has the pattern {' or '.join(_PRE_TOKENIZERS)}",
+            f"words are split by the pattern {name or tokenizer.spec.pattern.regex!r}",
+            f"expected the pattern {' or '.join(_PRE_TOKENIZERS)} for WordPiece in this format",
             "save it as 'bpeline'",
         )
     vocab = sorted(tokenizer.spec.model_vocab.items())
     return {
-        "pre_tokenizer": found or {"type": _PRE_TOKENIZERS[name or ""]},
+        "pre_tokenizer": pre_tokenizer or {"type": _PRE_TOKENIZERS[name or ""]},
         "decoder": {"type": "WordPiece", "prefix": algorithm.continuation, "cleanup": False},
         "model": models.WordPiece(
             unk_token=algorithm.unknown,
@@ -555,14 +517,6 @@ def parts_for_huggingface(tokenizer: TokenizerParts) -> dict[str, Any]:
 def from_huggingface(
     model: models.WordPiece, pattern: SplitPattern, pipeline: Pipeline, path: Path
 ) -> TokenizerSpec:
-    """The tokenizer of a tokenizer.json whose model is WordPiece.
-
-    Args:
-        pattern, pipeline: what the parts besides the model are.
-
-    Raises:
-        InvalidTokenizer: malformed, or a part that would change ids and is not supported.
-    """
     algorithm = WordPiece(
         model.continuing_subword_prefix, model.unk_token, model.max_input_chars_per_word
     )

@@ -1,4 +1,4 @@
-"""How good a tokenizer is, for whom, and where two of them differ; all in figures."""
+"""Evaluation of tokenizers: metrics, robustness, drift, comparison, serving cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenizers side by side: vocabs, merges, words and passages, and one for several languages."""
+"""Comparison of tokenizers: vocabs, merges, words, passages, languages."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.word_encoding import WordEncoder
 
 LONGEST = 400  # bytes of a passage
-_MOST_KEPT = 1024  # passages that are looked at
+_MOST_KEPT = 1024  # passages to choose from
 _WORDS_AT_A_TIME = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class VocabDifference:
-    """What two vocabs share. Tokens are in the order of their ids."""
+    """Shared and different tokens of two vocabs, in the order of their ids."""
 
     added: tuple[bytes, ...]  # tokens that only the second has
     removed: tuple[bytes, ...]  # tokens that only the first has
-    moved: tuple[tuple[bytes, int, int], ...]  # tokens of both, with the first and the second id
-    shared: int  # how many tokens both have, moved ones included
+    moved: tuple[tuple[bytes, int, int], ...]  # tokens of both whose ids differ, with both ids
+    shared: int  # number of tokens of both, including moved ones
     changed_ids: int  # see `changed_ids`
 
 
 @dataclass(frozen=True, slots=True)
 class DivergingMerge:
-    """The first place where two lists of merges differ; None where a list has ended."""
+    """The first difference of two lists of merges; None where a list has ended."""
 
-    rank: int  # from 0: so many merges are the same
+    rank: int  # from 0: the number of equal merges before it
     first: tuple[bytes, bytes] | None
     second: tuple[bytes, bytes] | None
 
 
 @dataclass(frozen=True, slots=True)
 class WordChange:
-    """A word that the two cut differently, with its tokens."""
+    """A word that two tokenizers split differently, with its tokens."""
 
     word: bytes
     count: int  # occurrences in the documents
@@ -57,46 +57,45 @@ class WordChange:
 
     @property
     def cost(self) -> int:
-        """Tokens that the second takes more than the first, over all occurrences."""
+        """Tokens that the second uses more than the first, over all occurrences."""
         return self.count * (len(self.second) - len(self.first))
 
 
 @dataclass(frozen=True, slots=True)
 class Segmentation:
-    """What became of the words of some documents, cut by the first tokenizer's pattern.
+    """Differences in how two tokenizers split the words of the first one's pattern.
 
-    Where the patterns differ, the second tokenizer's encoding of a word is that of the word alone;
-    where one normalizes text, its places inside words are in proportion to what became of them.
+    If the patterns differ, the second tokenizer encodes each word alone. If a tokenizer normalizes
+    text, its boundaries inside words are scaled to the original length.
 
     Attributes:
-        stability: of the places inside words where either cuts, the share where both do, over all
-            occurrences; 1 when neither cuts anywhere.
+        stability: of the boundaries inside words of either, the share of both, over all
+            occurrences; 1 without any.
     """
 
-    words: int  # distinct ones
+    words: int  # distinct words
     occurrences: int
-    changed_words: int  # cut at other places by the second
+    changed_words: int  # words that the second splits differently
     changed_occurrences: int
     stability: float
-    worse: tuple[WordChange, ...]  # those that cost most, dearest first
-    better: tuple[WordChange, ...]  # those that save most, best first
-    same_cost: tuple[WordChange, ...]  # as many tokens, but other ones; most frequent first
+    worse: tuple[WordChange, ...]  # words that cost most tokens more, the most expensive first
+    better: tuple[WordChange, ...]  # words that save most tokens, the best first
+    same_cost: tuple[WordChange, ...]  # as many but other tokens, the most frequent first
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentComparison:
-    """What both make of the same documents."""
+    """Two tokenizers on the same documents."""
 
     documents: int
     bytes: int
     first_tokens: int
     second_tokens: int
-    change: Interval  # second / first − 1 of tokens; below 0 the second compresses better
+    change: Interval  # second / first − 1 of tokens; negative if the second compresses better
     segmentation: Segmentation
 
 
 def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
-    """Which tokens came, went and moved."""
     ids = [{token: id_ for id_, token in one.vocab.items()} for one in (first, second)]
     both = [token for token in ids[0] if token in ids[1]]
     moved = ((token, ids[0][token], ids[1][token]) for token in both)
@@ -110,13 +109,13 @@ def compare_vocabs(first: Tokenizer, second: Tokenizer) -> VocabDifference:
 
 
 def changed_ids(first: Tokenizer, second: Tokenizer) -> int:
-    """How many ids of the first are another token, or none, in the second."""
+    """Count the ids of the first that have another token, or none, in the second."""
     after = second.vocab
     return sum(after.get(id_) != token for id_, token in first.vocab.items())
 
 
 def first_diverging_merge(first: Tokenizer, second: Tokenizer) -> DivergingMerge | None:
-    """Where the merges part; None when they are the same."""
+    """Find the first difference of the merges; None if they are equal."""
     for rank, (mine, theirs) in enumerate(zip_longest(first.merges, second.merges)):
         if mine != theirs:
             return DivergingMerge(rank, mine, theirs)
@@ -126,11 +125,9 @@ def first_diverging_merge(first: Tokenizer, second: Tokenizer) -> DivergingMerge
 def compare_measured(
     first: Tokenizer, second: Tokenizer, before: Measured, after: Measured, shown: int = 20
 ) -> DocumentComparison:
-    """What both make of documents that both have been measured on.
+    """Compare two tokenizers on documents that both were measured on.
 
-    Args:
-        before, after: of ``first`` and ``second``, on the same documents.
-        shown: how many words each list of `Segmentation` holds at most.
+    ``shown`` limits the lists of `Segmentation`.
     """
     return DocumentComparison(
         documents=before.text.documents,
@@ -145,7 +142,7 @@ def compare_measured(
 def _compare_words(
     first: Tokenizer, second: Tokenizer, words: WordCounts, shown: int
 ) -> Segmentation:
-    """Which words of the first tokenizer's pattern the two cut differently, and what that costs."""
+    """Compare how both tokenizers split the words of the first one's pattern."""
     changed = np.zeros(len(words), bool)
     costs = np.zeros(len(words), np.int64)
     either = both = 0
@@ -154,14 +151,14 @@ def _compare_words(
         part = words.between(rows.start, rows.stop)
         mine, my_tokens = _boundaries(first, part, first)
         theirs, their_tokens = _boundaries(second, part, first)
-        ends, kept = part.offsets[1:], np.isin(mine, theirs)
+        ends, is_shared = part.offsets[1:], np.isin(mine, theirs)
         first_cuts, second_cuts, shared = (
-            _cuts_inside(one, part) for one in (mine, theirs, mine[kept])
+            _cuts_inside(cut_places, part) for cut_places in (mine, theirs, mine[is_shared])
         )
         either += first_cuts + second_cuts - shared
         both += shared
-        other = np.concatenate((mine[~kept], theirs[~np.isin(theirs, mine)]))
-        changed[rows][np.searchsorted(ends, other)] = True
+        only_one = np.concatenate((mine[~is_shared], theirs[~np.isin(theirs, mine)]))
+        changed[rows][np.searchsorted(ends, only_one)] = True
         costs[rows] = part.counts * (their_tokens - my_tokens)
     rows_changed = np.flatnonzero(changed)
     by_cost = rows_changed[np.argsort(costs[rows_changed], kind="stable")]
@@ -183,9 +180,9 @@ def _compare_words(
 def _boundaries(
     tokenizer: Tokenizer, words: WordCounts, first: Tokenizer
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Where tokens end in the joined words, ascending, and how many tokens each word has."""
+    """Token ends in the joined words, ascending, and the tokens of each word."""
     ids, ends = _encoded(tokenizer, words, first)
-    if tokenizer.words is not None:  # whose tokens need not be pieces of the text
+    if tokenizer.words is not None:  # tokens of these algorithms need not be pieces of the text
         places = _without_sentences(tokenizer.words).placed(*_spans_of(words)).places
         return np.unique(places[:, 1]), np.diff(ends, prepend=0)
     lengths = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
@@ -199,20 +196,22 @@ def _boundaries(
 def _scaled(
     places: NDArray[np.int64], ends: NDArray[np.int64], offsets: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Where tokens end in words that were normalized before: in proportion, and in order."""
+    """Scale token ends in normalized words to the original words, in order."""
     tokens = np.diff(ends, prepend=0)
     filled = tokens > 0
     stops = np.zeros(len(ends) + 1, np.int64)
     stops[1:] = np.concatenate((np.zeros(1, np.int64), places))[ends]
     word = np.repeat(np.arange(len(ends)), tokens)
-    made, given = np.maximum(np.diff(stops), 1), np.diff(offsets)
-    scaled = offsets[:-1][word] + (places - stops[:-1][word]) * given[word] // made[word]
-    words_ends: NDArray[np.int64] = offsets[1:][~filled]  # of which nothing is left
+    normalized_sizes, sizes = np.maximum(np.diff(stops), 1), np.diff(offsets)
+    scaled = (
+        offsets[:-1][word] + (places - stops[:-1][word]) * sizes[word] // normalized_sizes[word]
+    )
+    words_ends: NDArray[np.int64] = offsets[1:][~filled]  # words that were normalized to nothing
     return np.unique(np.concatenate((scaled, words_ends)))
 
 
 def _cuts_inside(places: NDArray[np.int64], words: WordCounts) -> int:
-    """How many of some places are inside words, over all occurrences of these."""
+    """Count the positions inside words, over all occurrences of the words."""
     ends = words.offsets[1:]
     inside = places[~np.isin(places, ends)]
     return int(words.counts[np.searchsorted(ends, inside)].sum())
@@ -235,7 +234,7 @@ def _spans_of(words: WordCounts) -> tuple[Text, NDArray[np.int64], NDArray[np.in
 
 
 def _without_sentences(encoder: WordEncoder) -> WordEncoder:
-    """The same for words alone, which are no sentences."""
+    """The encoder without sentence marks, for single words."""
     return WordEncoder(encoder.algorithm, encoder.pattern)
 
 
@@ -248,9 +247,9 @@ def _changes(
     tokens = []
     for tokenizer in (first, second):
         ids, ends = _encoded(tokenizer, chosen, first)
-        vocab, listed = tokenizer.vocab, ids.tolist()
+        vocab, id_list = tokenizer.vocab, ids.tolist()
         bounds = pairwise([0, *ends.tolist()])
-        tokens.append([tuple(vocab[id_] for id_ in listed[a:b]) for a, b in bounds])
+        tokens.append([tuple(vocab[id_] for id_ in id_list[a:b]) for a, b in bounds])
     return tuple(
         WordChange(word, count, mine, theirs)
         for (word, count), mine, theirs in zip(chosen.items(), *tokens, strict=True)
@@ -259,15 +258,13 @@ def _changes(
 
 @dataclass(frozen=True, slots=True)
 class PassageToken:
-    """A token in its place."""
-
     token: bytes
-    changed: bool  # the other tokenizer has no token of just this place
+    changed: bool  # the other tokenizer has no token with exactly this span
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a document, cut by both."""
+    """A piece of a document, encoded by both."""
 
     text: str
     first: tuple[PassageToken, ...]
@@ -275,23 +272,20 @@ class Passage:
 
     @property
     def cost(self) -> int:
-        """Tokens that the second takes more than the first."""
+        """Tokens that the second uses more than the first."""
         return len(self.second) - len(self.first)
 
 
 @dataclass(slots=True)
 class PassageSample:
-    """Keeps a passage of documents that go by: of all while they are few, then of every n-th.
-
-    Which ones are kept depends on the order of the documents alone.
-    """
+    """Sample of passages from a stream of documents, determined by their order."""
 
     _kept: list[bytes] = field(default_factory=list)
     _every: int = 1
     _seen: int = 0
 
     def watching(self, documents: Iterable[bytes]) -> Iterator[bytes]:
-        """The same documents; call it for each text, one after the other."""
+        """Yield the documents and sample them; can be called for several texts in turn."""
         for document in documents:
             if self._seen % self._every == 0:
                 self._keep(document)
@@ -305,16 +299,17 @@ class PassageSample:
             self._every *= 2
 
     def compared(self, first: Tokenizer, second: Tokenizer, shown: int = 3) -> list[Passage]:
-        """The passages of which the second takes most tokens more, then those with most fewer.
+        """Select the passages with the largest increase and decrease of tokens.
 
-        Passages that one of the two normalizes are left out: its tokens have no places in them.
-
-        Args:
-            first, second: special tokens in passages are ordinary text to those trained here, and
-                are found by those that were imported, as their own libraries do.
-            shown: how many of either kind at most; those that cost as much are left out.
+        Passages that one of the two normalizes are left out: its tokens have no positions in them.
+        Tokenizers trained here treat special tokens in passages as ordinary text; imported ones
+        match them, as their libraries do.
         """
-        texts = [kept.decode(errors="replace") for kept in dict.fromkeys(self._kept) if kept]
+        texts = [
+            passage_bytes.decode(errors="replace")
+            for passage_bytes in dict.fromkeys(self._kept)
+            if passage_bytes
+        ]
         costs = [
             len(theirs) - len(mine)
             for mine, theirs in zip(
@@ -332,9 +327,9 @@ class PassageSample:
 
 
 def middle_of(document: bytes) -> bytes:
-    """About `LONGEST` bytes from the middle of a document, in whole words where there are spaces.
+    """About `LONGEST` bytes from the middle of a document, if possible whole words.
 
-    The middle, because documents of one source often begin alike.
+    The middle is used because documents of one source often begin alike.
     """
     if len(document) <= LONGEST:
         return document
@@ -343,22 +338,22 @@ def middle_of(document: bytes) -> bytes:
     space, last = piece.find(b" "), piece.rfind(b" ")
     if 0 <= space < last and last - space > LONGEST // 2:
         return piece[space:last]
-    return piece.decode(errors="ignore").encode()  # without the halves of characters at its ends
+    return piece.decode(errors="ignore").encode()  # drops incomplete characters at the ends
 
 
 def _passages(first: Tokenizer, second: Tokenizer, texts: Iterable[str]) -> Iterator[Passage]:
     for text in texts:
         try:
             placed = [one.encode_with_offsets(text) for one in (first, second)]
-        except InvalidOption:  # one of them normalizes this text
+        except InvalidOption:  # a tokenizer normalizes this text
             continue
         places = [list(map(tuple, one.byte_offsets.tolist())) for one in placed]
         sides = [
             tuple(
                 PassageToken(tokenizer.vocab[id_], place not in other)
-                for id_, place in zip(found.ids, mine, strict=True)
+                for id_, place in zip(encoding.ids, mine, strict=True)
             )
-            for tokenizer, found, mine, other in (
+            for tokenizer, encoding, mine, other in (
                 (first, placed[0], places[0], set(places[1])),
                 (second, placed[1], places[1], set(places[0])),
             )
@@ -368,56 +363,54 @@ def _passages(first: Tokenizer, second: Tokenizer, texts: Iterable[str]) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class LanguageFigures:
-    """One language under one choice."""
+    """Figures of one language under one choice."""
 
     tokens: int  # of the tokenizer, without special tokens and the unknown one
-    used: int  # those that occur in the words of this language
-    unseen: int  # the others
+    used: int  # tokens that occur in the words of this language
+    unseen: int  # tokens that do not
     tokens_per_word: float  # mean over all occurrences of words
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """All languages under one choice."""
+    """Figures of all languages under one choice."""
 
     languages: Mapping[str, LanguageFigures]
-    ids: int  # of the tokenizer, or of all of them together
+    ids: int  # of the tokenizer, or of all tokenizers together
     overlap: int  # tokens that occur in the words of every language
-    split_alike: int  # shared words that are cut into the same tokens in every language
+    split_alike: int  # shared words that have the same tokens in every language
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageChoices:
     """One tokenizer for several languages, or one for each, on the same words.
 
-    Joint: their words are counted together, and equal words are cut alike. Separate: each language
-    has a smaller vocabulary of its own, all of which it uses. (Sennrich et al. 2016, section 3.2.)
+    Joint: equal words have equal tokens. Separate: each language has its own smaller vocabulary,
+    which it uses fully (Sennrich et al. 2016, section 3.2).
     """
 
     joint: Choice
     separate: Choice
-    shared_words: int  # distinct words that every language has
+    shared_words: int  # distinct words that all languages have
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self)
 
     def as_text(self) -> str:
-        """The table for a terminal."""
-        joint, apart = self.joint, self.separate
-        figures: list[tuple[str, float, float]] = [("ids in all", joint.ids, apart.ids)]
+        joint, separate = self.joint, self.separate
+        figures: list[tuple[str, float, float]] = [("ids in all", joint.ids, separate.ids)]
         for name, mine in joint.languages.items():
-            theirs = apart.languages[name]
+            theirs = separate.languages[name]
             figures += [
                 (f"{name}: tokens", mine.tokens, theirs.tokens),
                 (f"{name}: used in its words", mine.used, theirs.used),
                 (f"{name}: unseen in its words", mine.unseen, theirs.unseen),
                 (f"{name}: tokens per word", mine.tokens_per_word, theirs.tokens_per_word),
             ]
-        alike = f"of {self.shared_words:,} shared words, cut alike"
+        alike_title = f"of {self.shared_words:,} shared words, cut alike"
         figures += [
-            ("used in every language", joint.overlap, apart.overlap),
-            (alike, joint.split_alike, apart.split_alike),
+            ("used in every language", joint.overlap, separate.overlap),
+            (alike_title, joint.split_alike, separate.split_alike),
         ]
         rows = [(title, _shown(first), _shown(second)) for title, first, second in figures]
         return "\n".join(Table(("", "joint", "separate"), rows).lines())
@@ -426,28 +419,24 @@ class LanguageChoices:
 def compare_choices(
     words: Mapping[str, WordCounts], joint: Tokenizer, separate: Mapping[str, Tokenizer]
 ) -> LanguageChoices:
-    """Compare a tokenizer of all languages with one of each, on the words they were trained on.
-
-    Raises:
-        InvalidOption: no language, or other ones.
-    """
+    """Compare a joint tokenizer with one per language, on their training words."""
     checks.mapping("words", words, partial(checks.instance, kind=WordCounts), "word counts")
     checks.instance("joint", joint, Tokenizer)
     checks.mapping("separate", separate, partial(checks.instance, kind=Tokenizer), "tokenizers")
     if not words or words.keys() != separate.keys():
         raise InvalidOption(
-            f"there are words of {', '.join(words) or 'no language'}, and tokenizers of "
+            f"words are given for {', '.join(words) or 'no language'}, tokenizers for "
             f"{', '.join(separate) or 'none'}",
-            "words and a tokenizer of each language",
-            "give both the same names",
+            "expected words and a tokenizer for each language",
+            "use the same names for both",
         )
     shared = reduce(set.intersection, (set(counts.words()) for counts in words.values()))
-    listed = sorted(shared)
+    shared_words = sorted(shared)
     together = dict.fromkeys(words, joint)
     return LanguageChoices(
-        _choice(words, together, listed, joint.vocab_size),
-        _choice(words, separate, listed, sum(one.vocab_size for one in separate.values())),
-        len(listed),
+        _choice(words, together, shared_words, joint.vocab_size),
+        _choice(words, separate, shared_words, sum(one.vocab_size for one in separate.values())),
+        len(shared_words),
     )
 
 
@@ -462,12 +451,12 @@ def _choice(
         tokenizer = tokenizers[name]
         occurrences = token_counts(tokenizer, counts)
         tokens = _tokens_of_text(tokenizer)
-        found = tokens[occurrences[tokens] > 0]
-        used.append({tokenizer.vocab[id_] for id_ in found.tolist()})
+        used_ids = tokens[occurrences[tokens] > 0]
+        used.append({tokenizer.vocab[id_] for id_ in used_ids.tolist()})
         figures[name] = LanguageFigures(
             len(tokens),
-            len(found),
-            len(tokens) - len(found),
+            len(used_ids),
+            len(tokens) - len(used_ids),
             int(occurrences.sum()) / counts.total,
         )
     cuts = [_cuts(tokenizers[name], shared) for name in words]
@@ -488,7 +477,6 @@ def _tokens_of_text(tokenizer: Tokenizer) -> NDArray[np.int64]:
 
 
 def _cuts(tokenizer: Tokenizer, words: list[bytes]) -> list[list[bytes]]:
-    """The tokens of each word."""
     ids, ends = tokenizer.encoder.encode_words(words)
     tokens = [tokenizer.vocab[id_] for id_ in ids.tolist()]
     return [tokens[begin:end] for begin, end in pairwise([0, *ends.tolist()])]

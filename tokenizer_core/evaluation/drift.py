@@ -1,4 +1,4 @@
-"""How far new text has moved from what a version was made for, in figures with intervals.
+"""Drift of new text from the text that a version was made for, with intervals.
 
 Words are the pre-tokens of the version's own split pattern; each distinct one is encoded once.
 """
@@ -29,18 +29,18 @@ from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-# What makes a word frequent and new. A count below 20 is known to no better than a quarter, and a
-# word of one or two places is a topic, not a change.
+# Thresholds for new frequent words. Counts below 20 are uncertain by a quarter or more, and a word
+# in one or two places is a topic, not a change.
 LEAST_COUNT = 20
 PER_MILLION = 10
 TIMES_TRAINED = 10
 LEAST_BLOCKS = 3
 
 _WORDS_AT_A_TIME = 1 << 18
-Sum = TypeVar("Sum", int, NDArray[np.int64])  # of everything, or of each block
+Sum = TypeVar("Sum", int, NDArray[np.int64])  # a total, or one value per block
 
-MANY_TOKENS = 4  # a word of so many is one the vocab has no good tokens for
-_DRAWS = 200  # of halves; each draw adds up some hundred thousand counts
+MANY_TOKENS = 4  # a word of this many tokens is badly covered by the vocab
+_DRAWS = 200  # random halves; each draw sums some hundred thousand counts
 _SEED = 20_240_301
 
 TOKENS_PER_WORD = "words/tokens_per_word"
@@ -53,7 +53,7 @@ EXCESS_DIVERGENCE = "words/excess_divergence"
 NEW_FREQUENT = "words/new_frequent"
 NEW_COST = "words/new_frequent_cost"
 
-# metric → what it is; B, T, W: bytes, tokens and words (occurrences of pre-tokens) of the text.
+# metric → definition; B, T, W: bytes, tokens and words (occurrences of pre-tokens) of the text.
 DRIFT_DEFINITIONS: Mapping[str, str] = {
     BYTES_PER_TOKEN: "B / T",
     TOKENS_PER_WORD: "T / W",
@@ -61,47 +61,45 @@ DRIFT_DEFINITIONS: Mapping[str, str] = {
     MANY: f"share of W that takes {MANY_TOKENS} tokens or more",
     UNSEEN: "share of W that does not occur in training at all",
     DIVERGENCE: "Jensen–Shannon divergence from the words of training, bits; all words",
-    DIVERGENCE_AT_SIZE: "the same of random parts, as large for the version's own text",
-    EXCESS_DIVERGENCE: "how much more of it the new text has: bits that are not chance",
-    NEW_FREQUENT: "share of W that are words frequent now and new",
-    NEW_COST: "share of T that these would save, were each one token",
+    DIVERGENCE_AT_SIZE: "the same for random parts of equal size of the new and the own text",
+    EXCESS_DIVERGENCE: "the difference of these two: bits beyond chance",
+    NEW_FREQUENT: "share of W that are new frequent words",
+    NEW_COST: "share of T that these would save as single tokens",
 }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSample:
-    """Documents of a text with their words, in blocks of neighbours.
+    """Documents of a text with their words, in blocks of adjacent documents.
 
-    Neighbouring documents are alike, so they are drawn together: of n documents, blocks of about
-    the cube root of n (Künsch 1989; the length after Hall, Horowitz & Jing 1995).
+    Adjacent documents are similar, so they are resampled together: blocks of about the cube root
+    of n documents (Künsch 1989; length after Hall, Horowitz & Jing 1995).
 
     Attributes:
-        rows, blocks, counts: int64 ``[n]`` each: word ``rows[i]`` of ``words`` occurs
-            ``counts[i]`` times in block ``blocks[i]``; a word is listed once for each block.
+        rows, blocks, counts: int64 ``[n]``: word ``rows[i]`` of ``words`` occurs ``counts[i]``
+            times in block ``blocks[i]``; one entry per word and block.
     """
 
     documents: int
     block_bytes: NDArray[np.int64]  # [blocks]
-    words: WordCounts  # every word of the sample once
+    words: WordCounts  # the distinct words of the sample
     rows: NDArray[np.int64]
     blocks: NDArray[np.int64]
     counts: NDArray[np.int64]
 
     @property
     def bytes(self) -> int:
-        """Of all documents."""
         return int(self.block_bytes.sum())
 
     @property
     def blocks_of_words(self) -> NDArray[np.int64]:
-        """int64: in how many blocks each word occurs."""
+        """int64: the number of blocks in which each word occurs."""
         return np.bincount(self.rows, minlength=len(self.words)).astype(np.int64)
 
     def sums(self, values: NDArray[Any] | None = None) -> NDArray[np.int64]:
-        """int64 ``[blocks]``: Σ count · value of the word, over the occurrences of each block.
+        """int64 ``[blocks]``: Σ count · value over the words of each block.
 
-        Args:
-            values: whole numbers or bool, by row of ``words``; None for 1.
+        ``values`` are integers or bool, by row of ``words``; None for 1.
         """
         weights = self.counts if values is None else self.counts * values[self.rows]
         sums = np.bincount(self.blocks, weights, len(self.block_bytes))
@@ -109,25 +107,21 @@ class TextSample:
 
 
 def sample_of(documents: Sequence[bytes], pattern: SplitPattern) -> TextSample:
-    """Count the words of documents block by block; empty documents do not count.
-
-    Args:
-        documents: UTF-8, in the order of the text.
-    """
-    documents = [one for one in documents if one]
+    """Count the words of documents block by block; empty documents are skipped."""
+    documents = [word for word in documents if word]
     length = max(1, round(len(documents) ** (1 / 3)))
     ids: dict[bytes, int] = {}
     sizes, rows, counts = [], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for begin in range(0, len(documents), length):
         block = documents[begin : begin + length]
         text = Text.of(b"".join(block))
-        found = count_spans(text, spans_of_lengths(block), pattern)
+        counted = count_spans(text, spans_of_lengths(block), pattern)
         sizes.append(text.size)
-        words = found.words()
+        words = counted.words()
         rows.append(
-            np.fromiter((ids.setdefault(one, len(ids)) for one in words), np.int64, len(words))
+            np.fromiter((ids.setdefault(word, len(ids)) for word in words), np.int64, len(words))
         )
-        counts.append(found.counts)
+        counts.append(counted.counts)
     blocks = np.repeat(np.arange(len(sizes)), list(map(len, rows[1:])))
     every, each = np.concatenate(rows), np.concatenate(counts)
     totals = np.bincount(every, each, len(ids)).astype(np.int64)
@@ -142,11 +136,11 @@ def sample_of(documents: Sequence[bytes], pattern: SplitPattern) -> TextSample:
 
 
 def counts_in(table: WordCounts, words: WordCounts) -> NDArray[np.int64]:
-    """How often each word is counted in a table of the same pattern: int64, by row of ``words``."""
+    """The count of each word in a table of the same pattern, by row of ``words``."""
     if not len(words) or not len(table):
         return np.zeros(len(words), np.int64)
-    # Added up under the numbers of their rows, a word of both keeps its row in ``words``, which
-    # come first; what is added to its count there is what the table has.
+    # `words` comes first in the sum, so its words keep their rows, and the increase of their
+    # counts is what the table has.
     numbered = replace(words, first_positions=np.arange(len(words), dtype=np.int64))
     after = np.arange(len(words), len(words) + len(table), dtype=np.int64)
     both = WordSum(words.pattern)
@@ -158,32 +152,25 @@ def counts_in(table: WordCounts, words: WordCounts) -> NDArray[np.int64]:
 def word_divergence(first: WordCounts, second: WordCounts) -> float:
     """The Jensen–Shannon divergence of two word distributions (Lin 1991), in bits.
 
-    ½ Σ p log₂(p/m) + ½ Σ q log₂(q/m) with m = (p + q) / 2, over the words of either. A word that
-    one has not seen has the share 0 there: nothing is smoothed, and its whole share counts. So 0
-    is for equal shares, 1 for two without a common word, and a small text is farther from a large
-    one than a large one, by chance alone (see `DIVERGENCE_AT_SIZE`).
-
-    Args:
-        first, second: of one pattern, at least one word each.
+    ½ Σ p log₂(p/m) + ½ Σ q log₂(q/m) with m = (p + q) / 2, over the words of either, without
+    smoothing. 0 for equal shares, 1 without a common word. A small text is farther from a large one
+    by chance alone (see `DIVERGENCE_AT_SIZE`).
     """
     return divergence(counts_in(first, second), first.total, second.counts)
 
 
 def divergence(first: NDArray[np.int64], first_total: int, second: NDArray[np.int64]) -> float:
-    """The same of aligned counts, of words or of anything else.
+    """`word_divergence` for aligned counts, of words or anything else.
 
-    Args:
-        first, second: int64 ``[n]``: how often each one occurs in either; rows where ``second``
-            has none may be left out.
-        first_total: occurrences in the first of all there are.
+    ``first_total`` includes rows with 0 in ``second``, which may be missing in both.
     """
-    there = second > 0
-    in_first, in_second = first[there], second[there]
+    is_present = second > 0
+    in_first, in_second = first[is_present], second[is_present]
     p, q = in_first / first_total, in_second / in_second.sum()
     middle, seen = (p + q) / 2, p > 0
     bits = float((q * np.log2(q / middle)).sum())
     bits += float((p[seen] * np.log2(p[seen] / middle[seen])).sum())
-    # Words that only the first has: log₂(p / (p / 2)) = 1, so their shares are their bits.
+    # Items that only the first has contribute their share: log₂(p / (p / 2)) = 1.
     bits += (first_total - int(in_first.sum())) / first_total
     return min(1.0, max(0.0, bits / 2))
 
@@ -191,23 +178,17 @@ def divergence(first: NDArray[np.int64], first_total: int, second: NDArray[np.in
 def divergence_draws(
     trained: WordCounts, samples: Sequence[TextSample], draws: int, seed: int
 ) -> list[NDArray[np.float64]]:
-    """The divergence of random parts of samples from training, all parts of one size.
+    """The divergence from training of random parts of samples, all of one size.
 
-    Of each sample, random blocks are drawn without replacement until they have half as many words
-    as the smallest sample has. So what a small text adds to a divergence is in all of them alike,
-    and the spread of random halves is that of the whole (McCarthy 1969); of a larger sample the
-    part is smaller than a half and its spread too wide, never too narrow.
-
-    Args:
-        trained: the words that everything is compared with, at least one.
-        samples: of the same pattern, at least one word each.
-        draws: how many parts of each.
+    Random blocks of each sample are drawn without replacement until they have half as many words as
+    the smallest sample. So the bias of small texts is equal in all, and the spread of random halves
+    is that of the whole (McCarthy 1969); for larger samples the spread is overestimated.
 
     Returns:
         For each sample float64 ``[draws]``, bits.
     """
     size = min(one.words.total for one in samples) / 2
-    found = []
+    results = []
     for number, sample in enumerate(samples):
         random = np.random.default_rng([seed, number])
         in_training, total = counts_in(trained, sample.words), trained.total
@@ -221,12 +202,12 @@ def divergence_draws(
             taken = chosen[sample.blocks]
             counts = np.bincount(sample.rows[taken], sample.counts[taken], len(sample.words))
             bits[draw] = divergence(in_training, total, counts.astype(np.int64))
-        found.append(bits)
-    return found
+        results.append(bits)
+    return results
 
 
 def tokens_of_words(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64]:
-    """int64: how many tokens each word takes, each encoded once however often it occurs."""
+    """int64: the number of tokens of each word; each distinct word is encoded once."""
     parts = [np.zeros(0, np.int64)]
     for begin in range(0, len(words), _WORDS_AT_A_TIME):
         some = words.between(begin, begin + _WORDS_AT_A_TIME)
@@ -237,17 +218,17 @@ def tokens_of_words(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64
 
 @dataclass(frozen=True, slots=True)
 class NewWord:
-    """A word that is frequent in a new text and was rare or absent in training."""
+    """A word that is frequent in a new text and was rare or missing in training."""
 
     word: bytes
     count: int  # occurrences in the new text
     trained: int  # occurrences in training
-    times: float  # its share of the new text, over (trained + 1) / (words of training + 1)
-    tokens: int  # what one occurrence costs
+    times: float  # its share of the new text over (trained + 1) / (words of training + 1)
+    tokens: int  # tokens per occurrence
 
     @property
     def saved(self) -> int:
-        """Tokens that its occurrences would save, were it one token."""
+        """Tokens that its occurrences would save as a single token."""
         return self.count * (self.tokens - 1)
 
 
@@ -258,17 +239,16 @@ def new_frequent_words(
     tokens: NDArray[np.int64],
     sample: TextSample,
 ) -> tuple[NewWord, ...]:
-    """The words that are frequent now and were not, those that would save most first.
+    """Find new frequent words, sorted by the tokens they would save.
 
-    Frequent: `LEAST_COUNT` occurrences and `PER_MILLION` of a million, in `LEAST_BLOCKS` blocks of
-    the sample or more (one long document repeats its own names). New: `TIMES_TRAINED` times its
-    share of training, as `NewWord.times` says, with one occurrence more there than were seen.
+    Frequent: at least `LEAST_COUNT` occurrences and `PER_MILLION` per million, in at least
+    `LEAST_BLOCKS` blocks of the sample (one long document repeats its own names). New: at least
+    `TIMES_TRAINED` times its share of training, see `NewWord.times`.
 
     Args:
-        words: of the new text.
+        words, sample: of the new text.
         in_training, tokens: int64, by row of ``words``.
         training_total: occurrences of all words of training.
-        sample: of the new text.
     """
     least = max(LEAST_COUNT, PER_MILLION * words.total / 1e6)
     usual = (in_training + 1) / (training_total + 1)
@@ -276,39 +256,35 @@ def new_frequent_words(
     rows = np.flatnonzero((words.counts >= least) & (times >= TIMES_TRAINED)).astype(np.int64)
     if not len(rows):
         return ()
-    # A sample of one row for each block the word is in, so that adding up counts blocks.
+    # With the number of blocks as counts, the sum counts blocks.
     spread = counts_in(replace(sample.words, counts=sample.blocks_of_words), words.take(rows))
     rows = rows[spread >= LEAST_BLOCKS]
-    found = [
+    new_words = [
         NewWord(word, count, int(in_training[row]), float(times[row]), int(tokens[row]))
         for row, (word, count) in zip(rows, words.take(rows).items(), strict=True)
     ]
-    return tuple(sorted(found, key=lambda one: (-one.saved, -one.count, one.word)))
+    return tuple(sorted(new_words, key=lambda one: (-one.saved, -one.count, one.word)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Figure:
-    """One metric of new text, beside the same of the version's own.
+    """A metric of new text and of the version's own text.
 
-    Draws are one for each replicate, in random order; a value without any counts as exact.
+    Draws are one per replicate, in random order; a value without draws counts as exact.
     """
 
     new: float
-    own: float | None = None  # None where it is not known or means nothing
-    documents: int = 0  # of the new text, on which the interval rests
+    own: float | None = None  # None if unknown or meaningless
+    documents: int = 0  # resampled documents of the new text
     new_draws: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     own_draws: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
 
     @property
     def difference(self) -> float | None:
-        """new − own."""
         return None if self.own is None else self.new - self.own
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval | None:
-        """Of the difference, or of the value itself where there is nothing to subtract.
-
-        The percentile interval of the draws; None where there are none.
-        """
+        """The percentile interval of the difference, or of ``new``; None without draws."""
         if not len(self.new_draws):
             return None
         differences = self.new_draws - self._own_or(0.0)
@@ -323,15 +299,12 @@ class Figure:
         tolerance: float = 0.0,
         confidence: float | None = None,
     ) -> float:
-        """How far the figure is on the good side of a bound; below 0 it is beyond it.
+        """Distance to a bound; negative if the figure is beyond it.
 
-        With a confidence, the better end of the interval of that distance: below 0 even this is
-        beyond the bound.
+        With a confidence, the better end of the interval of that distance.
 
         Args:
-            higher_is_better: which side is good.
-            limit: the bound; None takes ``own``, worse by ``tolerance`` of itself.
-            confidence: of the interval.
+            limit: the bound; None: ``own``, worse by ``tolerance`` of itself.
         """
         sign = 1 if higher_is_better else -1
         share = 1 - sign * tolerance
@@ -349,21 +322,21 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OwnText:
-    """What is known of the text a version was made for."""
+    """The text that a version was made for."""
 
-    trained: WordCounts | None  # the words it was trained on; None where their counts are gone
-    sample: TextSample | None  # documents that were held out
-    recorded: Mapping[str, float] = field(default_factory=dict)  # metric → value, without a sample
+    trained: WordCounts | None  # the training words; None if their counts are gone
+    sample: TextSample | None  # held-out documents
+    recorded: Mapping[str, float] = field(default_factory=dict)  # metric → value, if no sample
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextDrift:
-    """What became of a version's figures on one new text."""
+    """The figures of a version on one new text."""
 
-    figures: Mapping[str, Figure]  # by metric: those of `DRIFT_DEFINITIONS` that are known
-    new_words: tuple[NewWord, ...]  # those that cost most first; empty without counts of training
+    figures: Mapping[str, Figure]  # by metric, the known ones of `DRIFT_DEFINITIONS`
+    new_words: tuple[NewWord, ...]  # the most expensive first; empty without training counts
     documents: int  # of the sample of the new text
-    bytes: int  # this and the next three: of all of the new text, the denominators
+    bytes: int  # this and the next three are of the whole new text, the denominators
     tokens: int
     words: int
     distinct_words: int
@@ -372,26 +345,22 @@ class TextDrift:
 def drift_of(
     tokenizer: Tokenizer, own: OwnText, words: WordCounts, size: int, sample: TextSample
 ) -> TextDrift:
-    """Measure new text against what a version was made for.
+    """Measure new text against the text that a version was made for.
 
-    The values are those of all words; how sure they are is told by the sample, whose blocks are
-    drawn with replacement (the bootstrap, Efron 1979), the version's own likewise and apart from
-    it. Tokens between words, such as marks of sentences, do not count.
+    Values are of all words. Their intervals come from the samples, whose blocks are resampled
+    independently of each other (bootstrap, Efron 1979). Tokens between words, such as sentence
+    marks, do not count.
 
     Args:
-        tokenizer: of the version.
-        own: what it was made for.
-        words: of the new text.
-        size: its bytes.
-        sample: documents of the new text.
+        words, size, sample: words, bytes and sampled documents of the new text.
 
     Raises:
-        EmptyCorpus: there is no word in it.
+        EmptyCorpus: the new text has no words.
     """
     if not len(words) or not sample.documents:
         raise EmptyCorpus(
-            "there is not a single word in the new text",
-            "at least one document with text",
+            "there are no words in the new text",
+            "expected at least one document with text",
             "name files that hold text",
         )
     tokens = tokens_of_words(tokenizer, words)
@@ -423,27 +392,22 @@ def _fractions(
     seen: NDArray[np.int64] | None,
     add: Callable[[NDArray[Any]], Sum],
 ) -> dict[str, tuple[Sum, Sum]]:
-    """metric → what is shared, and what it is a share of.
-
-    Args:
-        tokens, seen: of each word: its tokens, and its occurrences in training if known.
-        add: sums values of words over all their occurrences.
-    """
+    """metric → (numerator, denominator), summed by ``add`` over all occurrences."""
     total, words = add(tokens), add(np.ones_like(tokens))
-    found = {
+    fractions = {
         BYTES_PER_TOKEN: (size, total),
         TOKENS_PER_WORD: (total, words),
         CONTINUED: (add(tokens >= 2), words),
         MANY: (add(tokens >= MANY_TOKENS), words),
     }
     if seen is not None:
-        found[UNSEEN] = add(seen == 0), words
-    return found
+        fractions[UNSEEN] = add(seen == 0), words
+    return fractions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Side:
-    """Sums of a sample by block: metric → what is shared, and what it is a share of."""
+    """Sums of a sample by block: metric → (numerator, denominator)."""
 
     documents: int
     sums: Mapping[str, tuple[NDArray[np.int64], NDArray[np.int64]]]
@@ -456,7 +420,7 @@ class _Side:
         sample: TextSample,
         new_words: Sequence[NewWord] | None = None,
     ) -> _Side:
-        """Add up what each word is; new words are looked for in the sample where None are given."""
+        """Compute the sums; ``new_words`` defaults to those of the sample."""
         tokens = tokens_of_words(tokenizer, sample.words)
         seen = None if trained is None else counts_in(trained, sample.words)
         sums = _fractions(sample.block_bytes, tokens, seen, sample.sums)
@@ -476,7 +440,7 @@ class _Side:
         return float(part.sum() / whole.sum())
 
     def draws(self, metric: str, value: float, seed: int) -> NDArray[np.float64]:
-        """Of a bootstrap around ``value``, in a random order."""
+        """Bootstrap draws around ``value``, in random order."""
         if self.documents < FEWEST_RESAMPLED:
             return np.zeros(0)
         part, whole = self.sums[metric]
@@ -486,10 +450,9 @@ class _Side:
 
 
 def _expansion(blocks: int) -> float:
-    """By how much the percentile interval of few draws is too narrow (Hesterberg 2015).
+    """Widening of percentile intervals of few blocks (Hesterberg 2015).
 
-    √(n / (n − 1)), and the 97.5 % quantile of Student's t over that of the normal distribution, to
-    the first order of 1 / (n − 1).
+    √(n / (n − 1)) times the 97.5 % quantile of Student's t over the normal one, to first order.
     """
     freedom = blocks - 1
     return float(np.sqrt(blocks / freedom)) * (1 + 1.21 / freedom)
@@ -503,7 +466,7 @@ def _figure(
     else:
         before = own.value(metric)
         own_draws = own.draws(metric, before, 1)
-        if not before:  # none among n means up to 3 / n (95 %); resampling none finds none
+        if not before:  # rule of three: 0 of n is compatible with 3 / n (95 %)
             own_draws = np.full(len(own_draws), 3 / own.sums[metric][1].sum())
     return Figure(value, before, new.documents, new.draws(metric, value, 0), own_draws)
 

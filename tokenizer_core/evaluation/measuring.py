@@ -1,7 +1,6 @@
-"""What tokenizers make of documents, in sums that add up, and how sure differences of these are.
+"""Measurement of tokenizers on documents, in sums that can be added; bootstrap.
 
-One pass over the text serves any number of tokenizers and every figure of `metrics`; a part of it
-is in memory at a time.
+One pass over the text serves any number of tokenizers and all of `metrics`, in little memory.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ from bpeline.tokenizer_core.vocabulary import SpecialPolicy
 PART_BYTES = 1 << 22  # documents encoded at a time
 _ORDINARY = SpecialPolicy({})
 _REPLICATES = 2000
-_SEED = 20_240_229  # fixed: the same documents give the same interval
+_SEED = 20_240_229  # fixed: the same documents give the same intervals
 _MOST_UNITS = 2_000
 _AT_A_TIME = 200  # replicates; divides their number
 
 
 @dataclass(frozen=True, slots=True)
 class TextSize:
-    """How much text there is: what figures are divided by."""
+    """The size of a text, the denominators of metrics."""
 
     documents: int = 0
     bytes: int = 0
     chars: int = 0  # code points
     words: int = 0  # maximal runs of characters that are not white space (`str.split`)
-    lines: int = 0  # ended by a line feed or the end of a document
+    lines: int = 0  # ended by a line feed or by the end of a document
 
     def __add__(self, other: TextSize) -> TextSize:
         return TextSize(*map(int.__add__, astuple(self), astuple(other)))
@@ -54,19 +53,16 @@ class TextSize:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """What one tokenizer made of some text. Special tokens in it were ordinary text.
+    """Measurement of one tokenizer on some text; special tokens are ordinary text.
 
     Attributes:
-        text: how much text it was.
         occurrences: int64, by id.
         document_tokens: int64 ``[documents]``.
         words: the distinct pre-tokens of the tokenizer's own pattern.
         roundtrip_failures: documents d with decode(encode(d)) ≠ d.
-        encode_seconds: one thread, ids as NumPy arrays; the first part is encoded twice and
-            its second time counts, so caches are warm. Of the processor, so that other work beside
-            it does not count; where processes of their own match the pattern, of the clock.
-        decode_seconds: of the same ids back to bytes, one document after another, as warm; of the
-            processor.
+        encode_seconds: CPU time of one thread with warm caches (the first part is encoded twice),
+            ids as NumPy arrays; wall time if the pattern runs in other processes.
+        decode_seconds: CPU time of decoding the same ids to bytes, document by document, warm.
     """
 
     text: TextSize
@@ -79,25 +75,14 @@ class Measured:
 
     @property
     def tokens(self) -> int:
-        """Tokens of all documents."""
         return int(self.document_tokens.sum())
 
 
 def measure(tokenizers: Sequence[Tokenizer], documents: Iterable[bytes]) -> list[Measured]:
-    """Encode documents with every tokenizer.
-
-    Args:
-        documents: UTF-8; read once, `PART_BYTES` of them are in memory at a time.
-
-    Returns:
-        For each tokenizer what it made of them.
-
-    Raises:
-        InvalidUtf8: a document is not UTF-8.
-    """
+    """Encode documents (UTF-8) with every tokenizer, `PART_BYTES` at a time."""
     size = TextSize()
-    words = {one.pattern: WordSum(one.pattern) for one in tokenizers}
-    made = [_Sum(one) for one in tokenizers]
+    words = {tokenizer.pattern: WordSum(tokenizer.pattern) for tokenizer in tokenizers}
+    running = [_Sum(tokenizer) for tokenizer in tokenizers]
     for part in in_batches(documents, PART_BYTES):
         text, spans = Text.of(b"".join(part)), spans_of_lengths(part)
         refuse_invalid_utf8(text)
@@ -106,14 +91,16 @@ def measure(tokenizers: Sequence[Tokenizer], documents: Iterable[bytes]) -> list
         sums = np.zeros(SUMS, np.int64)
         measure_spans(text.data, spans, sums)
         size += TextSize(len(spans), text.size, *sums[[CHARS, WORDS, LINES]].tolist())
-        for one in made:
-            one.add(part)
-    found = {pattern: counted.result() for pattern, counted in words.items()}
-    return [one.result(size, found[one.tokenizer.pattern]) for one in made]
+        for tokenizer in running:
+            tokenizer.add(part)
+    word_counts = {pattern: counted.result() for pattern, counted in words.items()}
+    return [
+        tokenizer.result(size, word_counts[tokenizer.tokenizer.pattern]) for tokenizer in running
+    ]
 
 
 def added(parts: Sequence[Measured]) -> Measured:
-    """What a tokenizer made of several texts (at least one), taken as one."""
+    """Combine measurements of one tokenizer on several texts (at least one)."""
     if len(parts) == 1:
         return parts[0]
     words, text = WordSum(parts[0].words.pattern), TextSize()
@@ -132,7 +119,7 @@ def added(parts: Sequence[Measured]) -> Measured:
 
 
 class _Sum:
-    """The running sums of one tokenizer."""
+    """Running sums of one tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -174,68 +161,62 @@ class Interval:
     low: float
     high: float
     confidence: float  # the share of replicates inside
-    documents: int  # how many were resampled
+    documents: int  # number of resampled documents
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether a difference of zero lies outside: the sign is not a matter of chance."""
+        """Whether the interval does not contain zero."""
         return self.low > 0 or self.high < 0
 
 
 def percentile_interval(
     value: float, draws: NDArray[np.float64], confidence: float, documents: int
 ) -> Interval:
-    """The percentile interval (Efron 1979) of a value, of which there are draws."""
+    """The percentile interval (Efron 1979) of a value from its draws."""
     low, high = np.quantile(draws, [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(value, float(low), float(high), confidence, documents)
 
 
 @dataclass(frozen=True, slots=True)
 class ResampledChange:
-    """Σ second / Σ first − 1 of all documents, and of many draws of them."""
+    """Σ second / Σ first − 1 of all documents, and of bootstrap replicates."""
 
     value: float
-    draws: NDArray[np.float64]  # sorted, one for each replicate
+    draws: NDArray[np.float64]  # sorted, one per replicate
     documents: int
 
     def interval(self, confidence: float = CONFIDENCE) -> Interval:
-        """See `percentile_interval`."""
         return percentile_interval(self.value, self.draws, confidence, self.documents)
 
 
 def resampled_change(first: NDArray[np.int64], second: NDArray[np.int64]) -> ResampledChange:
-    """Σ second / Σ first − 1, see `resampled_changes`."""
     return resampled_changes(first, [second])[0]
 
 
 def resampled_changes(
     first: NDArray[np.int64], others: Sequence[NDArray[np.int64]]
 ) -> list[ResampledChange]:
-    """Σ other / Σ first − 1 of each of the others, resampled by documents in pairs.
+    """Σ other / Σ first − 1 for each of the others, resampled in pairs.
 
-    The bootstrap (Efron 1979): documents are drawn with replacement, each with all of its values,
-    because the same text is long or short for all. Above 2,000 documents, neighbours are drawn
-    together in 2,000 groups.
+    The bootstrap (Efron 1979): documents are drawn with replacement, each with all of its values.
+    Above 2,000 documents, adjacent ones are drawn together in 2,000 groups.
 
     Args:
-        first: int64 ``[documents]``, tokens of each document; their sum is above 0.
-        others: likewise, of the same documents.
-
-    Raises:
-        InvalidOption: no documents, or arrays of different lengths.
+        first: int64 ``[documents]``, tokens of each document; their sum is positive.
+        others: the same for other tokenizers.
     """
     for other in others:
         if len(first) != len(other) or not int(first.sum()):
             raise InvalidOption(
                 f"{len(first)} and {len(other)} documents cannot be compared in pairs",
-                "the same documents for both, with at least one token",
+                "expected the same documents for both, with at least one token",
                 "measure both on the same text",
             )
     if not others:
         return []
     sums = resampled_sums(np.stack((first, *others), axis=1))
     before, total = sums[:, 0], first.sum()
-    # A replicate without a single token says nothing about a ratio.
+    # The ratio of a replicate without tokens is undefined: count it as no change.
     changes = (
         np.divide(after, before, out=np.ones(len(sums)), where=before > 0) - 1
         for after in sums[:, 1:].T
@@ -247,15 +228,10 @@ def resampled_changes(
 
 
 def resampled_sums(values: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Sums over documents, drawn again and again, each with all of its values.
+    """Bootstrap sums over documents, each drawn with all of its values.
 
-    Args:
-        values: int64 ``[documents, values]``; at least one document, and none has so many that a
-            sum of them is above 2⁵³.
-
-    Returns:
-        float64 ``[replicates, values]``: exact; the same draws for every call with so many
-        documents.
+    ``values`` is int64 ``[documents, values]`` with sums of at most 2⁵³. Returns float64
+    ``[replicates, values]``, exact; the draws depend only on the number of documents.
     """
     documents = len(values)
     units = values.astype(np.float64)
@@ -265,10 +241,10 @@ def resampled_sums(values: NDArray[np.int64]) -> NDArray[np.float64]:
     random = np.random.default_rng(_SEED)
     sums = np.empty((_REPLICATES, units.shape[1]))
     cells = _AT_A_TIME * len(units)
-    rows = np.arange(0, cells, len(units))[:, np.newaxis]  # a replicate in each
+    rows = np.arange(0, cells, len(units))[:, np.newaxis]  # one replicate per row
     for begin in range(0, _REPLICATES, _AT_A_TIME):
         drawn = random.integers(len(units), size=(_AT_A_TIME, len(units)))
         often = np.bincount((rows + drawn).ravel(), minlength=cells).reshape(drawn.shape)
-        # Products of matrices add in any order: of whole numbers below 2⁵³ that is the same sum.
+        # Exact in any order of summation: all values are integers below 2⁵³.
         sums[begin : begin + _AT_A_TIME] = often.astype(np.float64) @ units
     return sums

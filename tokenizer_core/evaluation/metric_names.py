@@ -1,32 +1,32 @@
-"""The names of figures: in MLflow, in rules of promotion, in ``evaluation.json``.
+"""Names of metrics in MLflow, in promotion rules and in ``evaluation.json``.
 
-What is before the slash groups charts and tables; of a slice that is the metric, so that its charts
-are side by side: ``compression/bytes_per_token`` of german is ``bytes_per_token/german``.
+The part before the slash groups charts and tables. For a slice it is the metric, so that the charts
+of all slices are adjacent: ``compression/bytes_per_token`` of german is ``bytes_per_token/german``.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-ALL = "all"  # the slice that is everything
+ALL = "all"  # the slice of all texts
 Label = Literal["language", "domain"]
 LABELS: tuple[Label, ...] = ("language", "domain")
-CONFIDENCE = 0.95  # where none is named
-CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are kept
-FEWEST_RESAMPLED = 10  # documents of which there is an interval
-TOO_FEW_DOCUMENTS = f"too few documents to tell chance from difference (under {FEWEST_RESAMPLED})"
+CONFIDENCE = 0.95  # the default
+CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are stored
+FEWEST_RESAMPLED = 10  # fewest documents for an interval
+TOO_FEW_DOCUMENTS = f"too few documents for an interval (under {FEWEST_RESAMPLED})"
 
-# Of new text and of a version's own: with less, drift is not judged; see docs/drift.md.
+# Least size of the new text and of a version's own text for judging drift; see docs/drift.md.
 LEAST_WATCHED_DOCUMENTS, LEAST_WATCHED_BYTES = 100, 400_000
 
-WELL_USED = "suggested/vocab_size_well_used"  # of versions whose size no model chose
+WELL_USED = "suggested/vocab_size_well_used"  # for versions whose size was not chosen for a model
 
 BYTES_PER_TOKEN = "compression/bytes_per_token"
-GINI_OF_TEXTS = "parity/gini_of_texts"  # of the tokens per byte that each text takes
+GINI_OF_TEXTS = "parity/gini_of_texts"  # of the tokens per byte of each text
 ENCODE_SPEED, DECODE_SPEED = "evaluated/encode_mb_per_second", "evaluated/decode_mb_per_second"
-SPEEDS = (ENCODE_SPEED, DECODE_SPEED)  # of the machine, too: nothing else about a version is
+SPEEDS = (ENCODE_SPEED, DECODE_SPEED)  # the only metrics that depend on the machine
 MERGE_GAIN = "compression/merge_gain_per_million"
-# Attributes of `ServingCost`. Of a model shape, too, which stands in the name: `NamedShape.metric`.
+# Attributes of `ServingCost`; the names also contain the model shape, see `NamedShape.metric`.
 FLOPS_PER_BYTE, FLOPS_PER_TOKEN = "serving/flops_per_byte", "serving/flops_per_token"
 SERVING = {
     FLOPS_PER_BYTE: "flops_per_byte",
@@ -34,7 +34,7 @@ SERVING = {
     "serving/vocab_share": "vocab_share",
 }
 
-# Attributes of `CompressionReport`, where the formulas are.
+# Attributes of `CompressionReport`, which has the formulas.
 NAMES = {
     "bytes_per_token": BYTES_PER_TOKEN,
     "chars_per_token": "compression/chars_per_token",
@@ -79,8 +79,8 @@ NAMES = {
     "documents": "evaluated/documents",
 }
 
-# How each follows from the number of tokens of the same text: proportional to it (1) or to its
-# inverse (−1). An interval of the change in tokens is one of their change too.
+# The power of the number of tokens (of the same text) that each is proportional to. An interval of
+# the change in tokens gives one of their change.
 POWER_OF_TOKENS = {
     BYTES_PER_TOKEN: -1,
     "compression/chars_per_token": -1,
@@ -89,7 +89,7 @@ POWER_OF_TOKENS = {
     "evaluated/tokens": 1,
 }
 
-# What is worth a chart for every slice; ``evaluation.json`` has all figures.
+# Metrics with a chart for every slice; ``evaluation.json`` has all.
 SHOWN_PER_SLICE = (
     BYTES_PER_TOKEN,
     "words/fertility",
@@ -98,7 +98,7 @@ SHOWN_PER_SLICE = (
 )
 
 ROBUSTNESS_FIGURES = ("inflation", "stability", "agreement")
-# What is worth a chart of robustness; ``evaluation.json`` has all families and kinds.
+# Robustness metrics with a chart; ``evaluation.json`` has all families and kinds.
 SHOWN_ROBUSTNESS = (
     "robustness/case_inflation",
     "robustness/case_agreement",
@@ -106,20 +106,20 @@ SHOWN_ROBUSTNESS = (
     "robustness/white_space_inflation",
 )
 
-# What a version is, or what its training read: the same whatever text it is measured on.
+# Properties of a version or its training, which do not depend on the text measured.
 _OF_NO_TEXT = (
     "corpus/", "ids/", "privacy/", "seconds/", "training/", "vocabulary/mixed_fragment_tokens",
     "vocabulary/token_bytes_", "vocabulary/undecodable_tokens", "vocabulary/unreachable_tokens",
 )  # fmt: skip
 NEW_TEXT = "own_new_text/"  # on text of one training that no other version was measured on
-CHANGED_IDS = "ids/changed_meaning"  # ids that are another token, or none, in the newer version
+CHANGED_IDS = "ids/changed_meaning"  # ids with another token, or none, in the newer version
 
 
 def depends_on_text(name: str) -> bool:
-    """Whether a metric says something only together with the texts it was measured on."""
+    """Whether a metric depends on the text that it is measured on."""
     return not name.startswith(_OF_NO_TEXT)
 
 
 def of_slice(name: str, slice_name: str) -> str:
-    """The name of a metric of one slice."""
+    """The name of a metric for one slice."""
     return f"{name.rpartition('/')[2]}/{slice_name}"

@@ -1,4 +1,4 @@
-"""The figures of one tokenizer: on documents, of its vocab, at smaller sizes, against morphs."""
+"""Metrics of a tokenizer: on documents, of its vocab, at smaller sizes, on morphs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from bpeline.tokenizer_core.text import utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _RENYI_ORDER = 2.5
-RARE = 100  # occurrences; rarer tokens are learned badly (Gowda & May 2020)
+RARE = 100  # occurrences; models learn rarer tokens badly (Gowda & May 2020)
 _COMMON_SHARE = 0.95
-_MIDDLE = 0.03, 0.83  # of the observed tokens by rank
-# Kept with the figures that rest on them.
+_MIDDLE = 0.03, 0.83  # percentiles of the observed tokens by rank
+# Stored together with the metrics that depend on them.
 DEFINITIONS = {
     "renyi_order": _RENYI_ORDER,
     "rare_below": RARE,
@@ -37,13 +37,15 @@ DEFINITIONS = {
     "line_definition": "what ends at a line feed or at the end of a document",
 }
 _FIRST_SIZE = 512
-_FEWEST_POINTS = 4  # of a curve that has a knee
+_FEWEST_POINTS = 4  # of a curve for a knee
 _LARGEST_GOLD = 64 << 20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class TokenDistribution:
-    """Figures of counts c_v over a vocab V: T = Σ c_v, p_v = c_v / T, V⁺ = {v: c_v > 0}.
+    """Figures of counts c_v over a vocab V.
+
+    T = Σ c_v, p_v = c_v / T, V⁺ = {v: c_v > 0}.
 
     Attributes:
         distinct_tokens: |V⁺|.
@@ -75,18 +77,13 @@ class TokenDistribution:
 
 
 def f95(counts: NDArray[np.int64], vocab_size: int) -> int:
-    """The greatest count that at least 95 % of a vocab reach, of counts in descending order."""
+    """The greatest count that 95 % of a vocab reach; ``counts`` in descending order."""
     common = math.ceil(_COMMON_SHARE * vocab_size)
     return int(counts[common - 1]) if common <= len(counts) else 0
 
 
 def token_distribution(occurrences: NDArray[np.int64], vocab_size: int) -> TokenDistribution:
-    """The figures of a count for each token.
-
-    Args:
-        occurrences: int64, by id; entries that are no id are 0. At least one is not.
-        vocab_size: |V|, at least 2.
-    """
+    """Compute the figures from positive counts by id, 0 for gaps; |V| is at least 2."""
     counts = np.sort(occurrences[occurrences > 0])[::-1]
     tokens, distinct = int(counts.sum()), len(counts)
     shares = counts / tokens
@@ -113,12 +110,12 @@ def token_distribution(occurrences: NDArray[np.int64], vocab_size: int) -> Token
 
 @dataclass(frozen=True, slots=True)
 class FragmentTokens:
-    """Ordinary tokens that are not UTF-8 alone, as (id, bytes) in the order of ids.
+    """Ordinary tokens that are not valid UTF-8, as (id, bytes) in order of id.
 
     Attributes:
-        parts: hold only parts of characters; the bytes above 0x7F are among them.
-        mixed: hold a part of a character and whole characters, such as a space and the first byte
-            of a letter: a model that predicts one commits itself to a character it has not chosen.
+        parts: tokens with parts of characters only, including the bytes above 0x7F.
+        mixed: tokens with a part of a character and whole characters, such as a space and the first
+            byte of a letter: predicting one commits a model to a range of letters.
     """
 
     parts: tuple[tuple[int, bytes], ...]
@@ -126,20 +123,20 @@ class FragmentTokens:
 
 
 def fragment_tokens(ids: Mapping[bytes, int]) -> FragmentTokens:
-    """Find the ordinary tokens that hold parts of characters."""
+    """Find the ordinary tokens that contain parts of characters."""
     parts: list[tuple[int, bytes]] = []
     mixed: list[tuple[int, bytes]] = []
     for token, id_ in sorted(ids.items(), key=lambda one: one[1]):
         try:
             token.decode()
         except UnicodeDecodeError:
-            whole = token.decode(errors="ignore")  # what is left without the parts
+            whole = token.decode(errors="ignore")  # the whole characters
             (mixed if whole else parts).append((id_, token))
     return FragmentTokens(tuple(parts), tuple(mixed))
 
 
 class Curve(tuple[tuple[int, float], ...]):
-    """(vocab size, value) in order of size; in a notebook it is drawn.
+    """(vocab size, value) in order of size; drawn as a chart in notebooks.
 
     Example:
         >>> Curve([(512, 2.5), (1024, 3.0)])
@@ -156,17 +153,17 @@ class Curve(tuple[tuple[int, float], ...]):
 
 
 def has_curve(tokenizer: Tokenizer) -> bool:
-    """Whether the gains of merges give the compression of smaller sizes."""
+    """Whether merge gains give the compression at smaller sizes."""
     return tokenizer.merges_words and not tokenizer.byte_pairs.has_whole_words
 
 
 def gains_on(tokenizer: Tokenizer, words: WordCounts) -> NDArray[np.int64] | None:
-    """`Tokenizer.merge_gains`; None where there is no curve. Those of several texts add up."""
+    """`Tokenizer.merge_gains`, which add up for several texts; None without a curve."""
     return tokenizer.merge_gains(words) if has_curve(tokenizer) else None
 
 
 def curve_sizes(tokenizer: Tokenizer) -> list[int]:
-    """512, 1024, 2048, … as far as the merges reach, and the size itself."""
+    """512, 1024, 2048, … within the range of the merges, and the full size."""
     full = tokenizer.vocab_size
     without_merges = full - len(tokenizer.merges)
     sizes = [_FIRST_SIZE << doubling for doubling in range(full.bit_length())]
@@ -174,7 +171,7 @@ def curve_sizes(tokenizer: Tokenizer) -> list[int]:
 
 
 def _curves_of(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> tuple[Curve, Curve]:
-    """`CompressionReport.curve` and ``merge_gain`` of a text of so many bytes."""
+    """`CompressionReport.curve` and ``merge_gain`` of a text of ``size`` bytes."""
     sizes = curve_sizes(tokenizer)
     tokens = _tokens_at(tokenizer, size, gains, sizes)
     gain = (
@@ -187,22 +184,17 @@ def _curves_of(tokenizer: Tokenizer, size: int, gains: NDArray[np.int64]) -> tup
 def bytes_per_token_at(
     tokenizer: Tokenizer, size: int, gains: NDArray[np.int64], sizes: Sequence[int]
 ) -> Curve:
-    """(vocab size, bytes per token) at given sizes: merges are a prefix order.
+    """(vocab size, bytes per token) at given sizes, from the first merges.
 
-    Args:
-        size: bytes of the text.
-        gains: int64 ``[n_merges]`` on that text, from `Tokenizer.merge_gains`.
-
-    Raises:
-        InvalidOption: a size that the merges do not reach.
+    ``gains`` is int64 ``[n_merges]`` of a text of ``size`` bytes, see `Tokenizer.merge_gains`.
     """
     full = tokenizer.vocab_size
     least = full - len(gains)
     for at in sizes:
         if not least <= at <= full:
             raise InvalidOption(
-                f"{at:,} ids were asked for",
-                f"the tokenizer has {least:,} without merges, and {full:,} with all",
+                f"the size {at:,} is out of range",
+                f"expected {least:,} (without merges) to {full:,} (with all)",
                 f"choose sizes from {least:,} to {full:,}",
             )
     tokens = _tokens_at(tokenizer, size, gains, sizes)
@@ -218,14 +210,13 @@ def _tokens_at(
 
 
 def knee(curve: Sequence[tuple[int, float]]) -> int | None:
-    """The vocab size after which growing pays least: Kneedle (Satopää et al. 2011), offline.
+    """The knee of a curve by vocab size: Kneedle (Satopää et al. 2011), offline.
 
-    Both axes are scaled to 0 … 1, the vocab size logarithmically; the knee is the point of the
-    curve that lies highest above the line from its first point to its last. It depends on where
-    the curve ends, so it says where this curve bends and no more.
+    Both axes are scaled to 0 … 1, the vocab size logarithmically. The knee is the highest point
+    above the line from the first point to the last. It depends on where the curve ends.
 
     Returns:
-        None for fewer than four points or a curve that nowhere lies above that line.
+        None for fewer than four points, or if no point is above that line.
     """
     if len(curve) < _FEWEST_POINTS:
         return None
@@ -243,47 +234,42 @@ def knee(curve: Sequence[tuple[int, float]]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class CompressionReport:
-    """What `evaluate` found. B, C, W, L, T: bytes, code points, words, lines and tokens of all
-    documents.
+    """Result of `evaluate`.
 
-    Special tokens in the documents are ordinary text: they count in every figure.
+    B, C, W, L, T: bytes, code points, words, lines and tokens of all documents. Special tokens in
+    the documents are ordinary text and count in every figure.
 
     Attributes:
         bytes_per_token: B / T, the compression; higher is better.
         chars_per_token: C / T.
-        fertility: T / W; words are what is between white space.
+        fertility: T / W; words are separated by white space.
         tokens_per_line: T / L.
         compression_ratio_vs_bytes: 1 − T / B.
         vocab_utilization: |V⁺| / |V|, V⁺ the tokens that occur, V the vocab with special tokens.
-        unreachable_tokens: ordinary tokens v with encode(decode(v)) ≠ [v].
-            None with other algorithms than byte-level BPE, whose tokens are parts of words.
-        undecodable_tokens: ordinary tokens that are not UTF-8 alone, see `FragmentTokens`.
-        mixed_fragment_tokens: those of them that hold whole characters beside a part of one.
-        roundtrip_failures: documents d with decode(encode(d)) ≠ d; of byte-level BPE anything but
-            0 is a defect, other algorithms keep words and not what is between them.
+        unreachable_tokens: ordinary tokens v with encode(decode(v)) ≠ [v]; None except for
+            byte-level BPE.
+        undecodable_tokens: ordinary tokens that are not valid UTF-8, see `FragmentTokens`.
+        mixed_fragment_tokens: those with whole characters and a part of one.
+        roundtrip_failures: documents d with decode(encode(d)) ≠ d. For byte-level BPE anything but
+            0 is a defect; other algorithms do not keep the text between words.
         unknown_rate: share of T that is the unknown token; 0 for byte-level BPE, which has none.
-        byte_rate: share of T that is a single byte above 0x7F, a part of a character that no
-            longer token holds (byte fallback).
-        continued_words: share of pre-tokens that take several tokens (Rust et al. 2021, who
-            speak of words).
-        single_token_words: share of distinct pre-tokens that take one (Nayeem et al. 2025).
-        distribution: how evenly the vocab is used; see there.
-        unigram_bits_per_byte: code length of the tokens under their own distribution, per byte:
+        byte_rate: share of T that is a single byte above 0x7F (byte fallback).
+        continued_words: share of pre-tokens that take several tokens (Rust et al. 2021, for words).
+        single_token_words: share of distinct pre-tokens that take one token (Nayeem et al. 2025).
+        distribution: how evenly the vocab is used.
+        unigram_bits_per_byte: code length of the tokens under their own distribution, per byte;
             comparable between vocabs of any size.
-        description_length: bytes of the text under that code and of a list of V (each token and
-            a byte for its length), over B: junk tokens cost here what they do not earn.
+        description_length: bytes of the text in that code plus bytes of the vocab (each token and
+            a byte for its length), over B; junk tokens increase it.
         mean_token_bytes, median_token_bytes, p99_token_bytes, longest_token_bytes: of the ordinary
-            tokens of V; the mean over T is bytes_per_token.
-        encode_mb_per_second: 10⁶ bytes per second, of one thread's processor time, caches warm,
-            ids as NumPy arrays.
-        decode_mb_per_second: the same of decoding them, document by document.
-        curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the size itself, as if
-            training had stopped there (the size itself alone for one with ``ignore_merges``
-            whose merges do not make every token, and for other algorithms).
-        merge_gain: (vocab size, tokens that one merge saves of a million that the whole tokenizer
-            makes): the mean over the merges since the size before; empty where there is no curve.
-        bytes, chars, words, lines, tokens, documents: the denominators.
-        pre_tokens, distinct_pre_tokens: further denominators.
+            tokens of V; bytes_per_token is the mean over T.
+        encode_mb_per_second, decode_mb_per_second: 10⁶ bytes per second of one thread's CPU time,
+            warm caches, ids as NumPy arrays; decoding is document by document.
+        curve: (vocab size, bytes per token) at 512, 1024, 2048, … and the full size, as if
+            training had stopped there. Only the full size for other algorithms than byte-level BPE
+            and for ``ignore_merges`` with tokens that no merge makes.
+        merge_gain: (vocab size, tokens saved per merge and per million tokens of the full
+            tokenizer), averaged over the merges since the size before; empty without a curve.
         vocab_size: |V|.
     """
 
@@ -329,7 +315,6 @@ class CompressionReport:
         )
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the figures that are looked at first, and the curve."""
         facts = {
             "bytes/token": f"{self.bytes_per_token:.4f}",
             "tokens/word": f"{self.fertility:.4f}",
@@ -345,12 +330,12 @@ class CompressionReport:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Every figure by the name of its metric; those that mean something."""
+        """The figures by metric name, without those that are None."""
         figures = {name: attrgetter(key)(self) for key, name in NAMES.items()}
         return {name: float(figure) for name, figure in figures.items() if figure is not None}
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as JSON values, with the definitions the figures rest on."""
+        """All figures as JSON values, with the definitions that they depend on."""
         return asdict(self) | {
             "curve": [list(point) for point in self.curve],
             "merge_gain": [list(point) for point in self.merge_gain],
@@ -362,9 +347,8 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> Compress
     """Measure a tokenizer on documents (formulas: `CompressionReport`).
 
     Args:
-        tokenizer: of any origin; the curve takes its first merges as a smaller tokenizer's.
-        documents: texts, or their UTF-8; best such that training has not seen. A few MiB are in
-            memory at a time.
+        tokenizer: any tokenizer; the curve treats its first merges as a smaller one.
+        documents: texts or their UTF-8, ideally not seen in training. Memory use is a few MiB.
 
     Example:
         >>> from bpeline import count_texts, train_bpe
@@ -373,17 +357,16 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> Compress
         2
 
     Raises:
-        InvalidOption: one text where documents are measured, or no tokenizer.
-        EmptyCorpus: the documents hold no text, or no word where only words are encoded.
+        InvalidOption: a single text instead of documents, or no tokenizer.
+        EmptyCorpus: no text, or no word for algorithms that encode only words.
         InvalidUtf8: a document is not UTF-8.
     """
     checks.instance("tokenizer", tokenizer, Tokenizer)
     checks.iterable("documents", documents, "documents")
     if isinstance(documents, Mapping):
         raise WrongKind(
-            f"a mapping is given where documents are measured; it gives its keys "
-            f"{list(documents)[:3]!r}",
-            "an iterable of documents",
+            f"documents is a mapping, which iterates over its keys {list(documents)[:3]!r}",
+            "expected an iterable of documents",
             "evaluate(tokenizer, documents['train'])",
         )
     read = (one if isinstance(one, bytes) else utf8_of(one) for one in documents)
@@ -394,9 +377,9 @@ def evaluate(tokenizer: Tokenizer, documents: Iterable[str | bytes]) -> Compress
 
 @dataclass(frozen=True, slots=True, eq=False)
 class VocabFigures:
-    """What can be said of a tokenizer without any text."""
+    """Figures of a tokenizer that do not depend on text."""
 
-    unreachable: int | None  # this and the next two: as in `CompressionReport`
+    unreachable: int | None  # this and the next two as in `CompressionReport`
     undecodable: int
     mixed: int
     lengths: NDArray[np.int64]  # bytes of every ordinary token
@@ -405,7 +388,7 @@ class VocabFigures:
 
 
 def vocab_figures(tokenizer: Tokenizer) -> VocabFigures:
-    """Look at the vocab of a tokenizer; once for all texts."""
+    """Compute the figures of a vocab, once for all texts."""
     ordinary = tokenizer.spec.ids
     unknown = getattr(tokenizer.algorithm, "unknown", None)
     fragments = fragment_tokens(ordinary)
@@ -426,26 +409,19 @@ def report(
     vocab: VocabFigures,
     gains: NDArray[np.int64] | None,
 ) -> CompressionReport:
-    """The figures of what was measured.
-
-    Args:
-        gains: from `gains_on` the same text.
-
-    Raises:
-        EmptyCorpus: as `evaluate`.
-    """
+    """Compute the figures of a measured text; ``gains`` are from `gains_on`."""
     text, pre_tokens, occurrences = measured.text, measured.words, measured.occurrences
     if not len(pre_tokens):
         raise EmptyCorpus(
             "there is no text to evaluate on",
-            "at least one document with text",
+            "expected at least one document with text",
             "hold out more, or name files to evaluate on",
         )
     tokens, size = measured.tokens, text.bytes
     tokens_of = np.diff(tokenizer.encoder.encode_words(pre_tokens.words())[1], prepend=0)
     distribution = token_distribution(occurrences, tokenizer.vocab_size)
     lengths = vocab.lengths
-    bits = tokens * distribution.shannon_entropy  # the length of their code
+    bits = tokens * distribution.shannon_entropy  # length of the text in the unigram code
     curve, merge_gain = Curve([(tokenizer.vocab_size, size / tokens)]), Curve()
     if gains is not None:
         curve, merge_gain = _curves_of(tokenizer, size, gains)
@@ -485,7 +461,7 @@ def report(
 
 @dataclass(frozen=True, slots=True)
 class GoldWord:
-    """A word and the morphs it consists of; joined, these are the word."""
+    """A word and its morphs, which joined are the word."""
 
     word: str
     morphs: tuple[str, ...]
@@ -493,37 +469,35 @@ class GoldWord:
 
 @dataclass(frozen=True, slots=True)
 class BoundaryScores:
-    """Boundaries inside words, counted over all words together (micro-averaged).
+    """Counts of boundaries inside all words together (micro-average).
 
-    Precision and recall are those of Morfessor's evaluation (Virpioja et al. 2011) and of
-    MorphScore (Arnett et al. 2025).
+    As in Morfessor's evaluation (Virpioja et al. 2011) and MorphScore (Arnett et al. 2025).
     """
 
     words: int
     gold: int  # boundaries between morphs
-    found: int  # places where a token ends inside a word
-    right: int  # those of them that are boundaries between morphs
+    found: int  # boundaries between tokens
+    right: int  # boundaries between tokens that are boundaries between morphs
     whole: int  # words in one token
 
     @property
     def precision(self) -> float:
-        """right / found; NaN where no word is cut."""
+        """right / found; NaN if no word is split."""
         return self.right / self.found if self.found else float("nan")
 
     @property
     def recall(self) -> float:
-        """right / gold; NaN where no word has two morphs."""
+        """right / gold; NaN if no word has two morphs."""
         return self.right / self.gold if self.gold else float("nan")
 
     @property
     def f1(self) -> float:
-        """2 · right / (found + gold), the harmonic mean of both."""
+        """2 · right / (found + gold), the harmonic mean of precision and recall."""
         both = self.found + self.gold
         return 2 * self.right / both if both else float("nan")
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The figures by their names; those that are known."""
         figures = {
             "morphology/boundary_precision": self.precision,
             "morphology/boundary_recall": self.recall,
@@ -535,31 +509,27 @@ class BoundaryScores:
 
 
 def boundary_scores(tokenizer: Tokenizer, gold: Iterable[GoldWord]) -> BoundaryScores:
-    """Encode each word as it stands in a text, after a space, and compare its cuts with the gold.
+    """Encode each word after a space, as in a text, and compare its boundaries.
 
-    The space is no part of the word: where a tokenizer joins it to the first token, or makes it a
-    token of its own, is no boundary. A token that ends within a character is one that is wrong.
+    The space is not part of the word: whether it is joined to the first token does not matter. A
+    token that ends within a character is a wrong boundary.
     """
-    words = morphs = found = right = whole = 0
-    for one in gold:
-        places = tokenizer.encode_with_offsets(f" {one.word}").byte_offsets
-        size = len(one.word.encode())
+    words = morphs = token_cuts = matches = uncut = 0
+    for gold_word in gold:
+        places = tokenizer.encode_with_offsets(f" {gold_word.word}").byte_offsets
+        size = len(gold_word.word.encode())
         cuts = {end - 1 for end in places[:, 1].tolist()} & set(range(1, size))
-        boundaries = set(accumulate(len(morph.encode()) for morph in one.morphs[:-1]))
+        boundaries = set(accumulate(len(morph.encode()) for morph in gold_word.morphs[:-1]))
         words += 1
         morphs += len(boundaries)
-        found += len(cuts)
-        right += len(cuts & boundaries)
-        whole += not cuts
-    return BoundaryScores(words, morphs, found, right, whole)
+        token_cuts += len(cuts)
+        matches += len(cuts & boundaries)
+        uncut += not cuts
+    return BoundaryScores(words, morphs, token_cuts, matches, uncut)
 
 
 def read_gold(path: Path) -> list[GoldWord]:
-    """Read a segmentation; empty lines and those that begin with ``#`` are left out.
-
-    Raises:
-        InvalidOption: no such file, too large, not UTF-8, or a line that is something else.
-    """
+    """Read a segmentation; empty lines and lines that begin with ``#`` are skipped."""
     try:
         lines = read_file(path, _LARGEST_GOLD, pipes=True).decode().split("\n")
     except (OSError, ValueError) as error:
@@ -574,14 +544,14 @@ def read_gold(path: Path) -> list[GoldWord]:
             raise _unusable(path, f"line {number} is {line[:80]!r}")
         gold.append(GoldWord(word, morphs))
     if not gold:
-        raise _unusable(path, "it has no word")
+        raise _unusable(path, "it has no words")
     return gold
 
 
 def _unusable(path: Path, reason: str) -> InvalidOption:
     return InvalidOption(
         f"the morphs in {path} cannot be used: {reason}",
-        "accepted is UTF-8 with a word, a tab and its morphs with spaces between them on each "
-        "line, where the morphs together are the word: unhappiness<tab>un happi ness",
-        f"mend {path}",
+        "expected UTF-8 with a word, a tab and its morphs, separated by spaces, on each line; "
+        "joined morphs equal the word: unhappiness<tab>un happi ness",
+        f"correct {path}",
     )

@@ -1,12 +1,10 @@
-"""What people and programs do to texts, as seeded edits: one table of kinds.
+"""Seeded perturbations of texts: the table of kinds, and their edits.
 
-Texts are seen as characters (code points), of all documents at once. A rule says what it changes.
-Of the characters that are eligible for a kind each is hit with the kind's rate: by the upper 32 of
-its random bits; the lower 32 choose among alternatives.
+A rule decides which characters (code points) are eligible. Each of these is hit with the kind's
+rate, by the upper 32 of its random bits; the lower 32 choose among alternatives.
 
-Random choices are made by hash, so that they are the same on every machine and whatever else is in
-the batch: SHA-256 of seed, kind and document gives a key, SplitMix64 of the key and the position in
-the document gives 64 bits for that position.
+Random bits depend neither on the machine nor on other documents: SHA-256 of seed, kind and document
+gives a key, and SplitMix64 of the key and the position in the document gives 64 bits per position.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ from numpy.typing import NDArray
 Mask = NDArray[np.bool_]
 Places = NDArray[np.int64]
 
-_COUNTER_STEP = 0x9E3779B97F4A7C15  # SplitMix64 (Steele, Lea & Flood 2014), and its two factors
+_COUNTER_STEP = 0x9E3779B97F4A7C15  # SplitMix64 (Steele, Lea & Flood 2014), also the two factors
 _FACTORS = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_BETWEEN = b"\0"  # after every document, so that nothing reaches over its end
-EDITION = 2  # of `PERTURBATIONS`; figures of different editions are not of the same perturbations
+_BETWEEN = b"\0"  # after every document, so that no edit crosses its end
+EDITION = 2  # of `PERTURBATIONS`; figures of different editions are not comparable
 _LOW = np.uint64(0xFFFF_FFFF)
-_APART = "\ud800"  # no UTF-8 holds it; it takes part in no composition and no reordering
+_APART = "\ud800"  # separator: never in UTF-8, never composed or reordered
 MARKS_ADDED = "\u0300\u0301\u0302\u0303\u0308"  # grave, acute, circumflex, tilde, diaeresis
-STROKE = "\u0336"  # a long one through the character before
+STROKE = "\u0336"  # long stroke through the character before
 
 
 def _alphabet(
@@ -44,7 +42,7 @@ def _alphabet(
 
 
 MATHEMATICAL_BOLD = _alphabet(0x1D400, 0x1D41A, 0x1D7CE, {})
-# Some letters had been in Unicode before the rest of their alphabets; their places there are empty.
+# Some letters were in Unicode earlier, at other code points.
 MATHEMATICAL_SCRIPT = _alphabet(
     0x1D49C,
     0x1D4B6,
@@ -56,21 +54,21 @@ FULLWIDTH = {chr(point): chr(point + 0xFEE0) for point in range(0x21, 0x7F)}
 
 
 def ranges(begins: Places, lengths: Places) -> Places:
-    """``begin, begin + 1, …`` of each range, one after another."""
+    """``begin, begin + 1, …`` of each range, concatenated."""
     ends = np.cumsum(lengths)
     return np.repeat(begins - ends + lengths, lengths) + np.arange(ends[-1] if len(ends) else 0)
 
 
 class CharacterText:
-    """Documents (UTF-8, at least one) joined, a NUL after each, by bytes and by characters.
+    """Documents (UTF-8, at least one) joined, each followed by a NUL.
 
     Attributes:
-        data: uint8: the bytes.
-        ends: int64 ``[documents]``: the byte where each document ends and its NUL stands.
-        points: uint32 ``[n]``: code points.
-        begins: int64 ``[n + 1]``: the byte where each character begins; the last is the end.
-        characters: the distinct ones, by code point.
-        numbers: int64 ``[n]``: which of them each character is.
+        data: uint8, the bytes.
+        ends: int64 ``[documents]``, the offset of the NUL after each document.
+        points: uint32 ``[n]``, code points.
+        begins: int64 ``[n + 1]``, the byte offset of each character, and the end.
+        characters: the distinct characters, by code point.
+        numbers: int64 ``[n]``, the index of each character in ``characters``.
     """
 
     def __init__(self, documents: Sequence[bytes]) -> None:
@@ -100,12 +98,10 @@ class CharacterText:
 
     @property
     def documents(self) -> int:
-        """How many."""
         return len(self.ends)
 
     def where(self, test: Callable[[str], bool]) -> Mask:
-        """bool ``[n]``: which characters pass a test."""
-        passed: Mask = np.array([test(one) for one in self.characters], np.bool_)
+        passed: Mask = np.array([test(character) for character in self.characters], np.bool_)
         return passed[self.numbers]
 
     @cached_property
@@ -127,10 +123,10 @@ class CharacterText:
         )
 
     def draws(self, seed: int, kind: str) -> NDArray[np.uint64]:
-        """uint64 ``[n]``: 64 random bits for each character, by seed, kind and document."""
+        """uint64 ``[n]``: 64 random bits per character, from seed, kind and document."""
         salt = f"{seed}\0{kind}\0".encode()
         hashed = (hashlib.sha256(salt + digest).digest()[:8] for digest in self._digests)
-        keys = np.array([int.from_bytes(one, "big") for one in hashed], np.uint64)
+        keys = np.array([int.from_bytes(digest_bytes, "big") for digest_bytes in hashed], np.uint64)
         mixed: NDArray[np.uint64] = np.repeat(keys, self._lengths) + self._counters
         for shift, factor in zip((30, 27), _FACTORS, strict=True):
             mixed ^= mixed >> np.uint64(shift)
@@ -144,23 +140,23 @@ def _is_mark(character: str) -> bool:
 
 
 def previous(mask: Mask) -> Mask:
-    """Whether a mask holds of the character before."""
+    """Shift a mask right: whether it holds for the character before."""
     return np.concatenate((np.zeros(1, np.bool_), mask[:-1]))
 
 
 def following(mask: Mask) -> Mask:
-    """Whether a mask holds of the character after."""
+    """Shift a mask left: whether it holds for the character after."""
     return np.concatenate((mask[1:], np.zeros(1, np.bool_)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Edits:
-    """What replaces ranges of bytes; an empty range is a place where something is put in.
+    """Replacements of byte ranges; an empty range is an insertion.
 
     Attributes:
-        begins, ends: int64 ``[k]``: half-open ranges of whole characters, ascending and disjoint;
-            no two begin at one place.
-        chosen: int64 ``[k]``: which piece replaces it.
+        begins, ends: int64 ``[k]``, half-open ranges of whole characters, ascending and disjoint,
+            with distinct begins.
+        chosen: int64 ``[k]``, the index of the piece that replaces each range.
         pieces: UTF-8.
     """
 
@@ -174,19 +170,16 @@ class Edits:
 
 
 class EditedText:
-    """A text after edits, and where each place of it went.
+    """A text after edits, with a map from old to new positions.
 
     Args:
-        text: before.
-        edits: of it; none touches a NUL between documents.
+        edits: of ``text``; none may touch a NUL between documents.
 
     Attributes:
-        data: uint8: the bytes, a NUL after each document.
-        ends: int64 ``[documents]``: where each document ends.
-        found: bool, by byte of the text before: whether that place is still to be found, and not
-            inside of what was replaced.
-        images: int64, by byte of the text before: where it went; where something was put in, the
-            place before that.
+        data: uint8, the bytes, a NUL after each document.
+        ends: int64 ``[documents]``, where each document ends.
+        found: bool, by old byte: whether the position still exists, outside of replaced ranges.
+        images: int64, by old byte: the new position; for an insertion, the position before it.
     """
 
     def __init__(self, text: CharacterText, edits: Edits) -> None:
@@ -196,15 +189,15 @@ class EditedText:
         lengths, widths = pieces[edits.chosen], edits.ends - edits.begins
         grown = lengths - widths
         placed = edits.begins + np.cumsum(grown) - grown
-        kept = np.ones(size, np.bool_)
-        kept[ranges(edits.begins, widths)] = False
+        is_kept = np.ones(size, np.bool_)
+        is_kept[ranges(edits.begins, widths)] = False
         self.data: NDArray[np.uint8] = np.empty(size + int(grown.sum()), np.uint8)
         old = np.ones(self.data.size, np.bool_)
         new = ranges(placed, lengths)
         old[new] = False
-        self.data[old] = text.data[kept]
-        written = np.frombuffer(b"".join(edits.pieces), np.uint8)
-        self.data[new] = written[ranges(offsets[edits.chosen], lengths)]
+        self.data[old] = text.data[is_kept]
+        piece_bytes = np.frombuffer(b"".join(edits.pieces), np.uint8)
+        self.data[new] = piece_bytes[ranges(offsets[edits.chosen], lengths)]
         self.found: Mask = np.ones(size, np.bool_)
         self.found[ranges(edits.begins + 1, np.maximum(widths - 1, 0))] = False
         steps = np.ones(size + 1, np.int64)
@@ -218,12 +211,9 @@ class EditedText:
         self.ends[put_at_ends] += self._added[np.searchsorted(self._puts, text.ends[put_at_ends])]
 
     def at_images(self, marked: Mask) -> Mask:
-        """bool ``[bytes of the text before]``: whether a place went to one that is marked.
+        """bool, by old byte: whether its new position is marked.
 
-        Where something was put in, a mark at any place of that will do.
-
-        Args:
-            marked: by byte of the text after the edits.
+        For an insertion, a mark at any of its positions counts. ``marked`` is bool, by new byte.
         """
         there = marked[self.images]
         if len(self._puts):
@@ -235,7 +225,7 @@ class EditedText:
 
 
 class Chance:
-    """The random choices of one kind in one text; a rate of 1 hits everything without drawing."""
+    """Random choices of one kind in one text; a rate of 1 does not draw."""
 
     def __init__(self, text: CharacterText, seed: int, kind: str, rate: float) -> None:
         self._of, self._threshold = (text, seed, kind), round(rate * 2**32)
@@ -246,13 +236,12 @@ class Chance:
         return text.draws(seed, kind)
 
     def hits(self, eligible: Mask) -> Mask:
-        """Which of the eligible characters are hit."""
         if self._threshold == 2**32:
             return eligible
         return eligible & ((self._draws >> np.uint64(32)) < self._threshold)
 
     def choices(self, at: Places, alternatives: int | Places) -> Places:
-        """For each character at some places, a number below that of its alternatives."""
+        """For each position a random number below its number of alternatives."""
         if np.all(np.asarray(alternatives) == 1):
             return np.zeros(len(at), np.int64)
         many = np.asarray(alternatives, np.uint64)
@@ -265,16 +254,13 @@ Rule = Callable[[CharacterText, Chance], Edits]
 def _edits(
     text: CharacterText, at: Places, widths: int | Places, chosen: Places, pieces: Sequence[str]
 ) -> Edits:
-    """Edits of so many characters each, from given ones on."""
+    """Edits of ``widths`` characters each, from the positions ``at``."""
     ends = text.begins[at + widths]
     return Edits(text.begins[at], ends, chosen, [piece.encode() for piece in pieces])
 
 
-# Characters, each for itself
-
-
 def _instead(alternatives: Callable[[str], Sequence[str]]) -> Rule:
-    """Characters replaced, each by one of its alternatives; those without any are not eligible."""
+    """Replace eligible characters by one of their alternatives."""
 
     def rule(text: CharacterText, chance: Chance) -> Edits:
         offered = [list(alternatives(character)) for character in text.characters]
@@ -288,7 +274,7 @@ def _instead(alternatives: Callable[[str], Sequence[str]]) -> Rule:
 
 
 def _changed_by(change: Callable[[str], str]) -> Rule:
-    """Characters replaced by what a function makes of them, where that is something else."""
+    """Replace the characters that a function changes."""
     return _instead(lambda one: [made] if (made := change(one)) != one else [])
 
 
@@ -306,11 +292,8 @@ def _with_a_mark(character: str) -> Sequence[str]:
     return [unicodedata.normalize("NFC", character + mark) for mark in MARKS_ADDED]
 
 
-# Words
-
-
 def _hit_words(text: CharacterText, chance: Chance) -> tuple[Places, Places]:
-    """First and last characters of words hit, of those with two characters or more."""
+    """First and last characters of the words that are hit; only words of two or more."""
     firsts, lasts = text.words
     eligible = np.zeros(len(text.points), np.bool_)
     eligible[firsts[lasts > firsts]] = True
@@ -331,14 +314,11 @@ def _latex_bold(text: CharacterText, chance: Chance) -> Edits:
     return _edits(text, at, 0, np.tile(np.arange(2), len(firsts)), [r"\textbf{", "}"])
 
 
-# Normalization
-
-
 def _decomposed(text: CharacterText, chance: Chance) -> Edits:
     """NFD of the whole text, as edits of the smallest parts that it changes.
 
-    The parts are what no normalization reaches over: a character that starts one, and all that may
-    be reordered after it. They are normalized in one call, kept apart by surrogates.
+    A part is a character that starts one, and all that may be reordered after it: normalization
+    never crosses its edges. All parts are normalized in one call, separated by surrogates.
     """
     starts = np.flatnonzero(text.opens | ~text.where(_continues))
     lengths = np.diff(starts, append=len(text.points))
@@ -348,20 +328,19 @@ def _decomposed(text: CharacterText, chance: Chance) -> Edits:
     points = text.points[ranges(starts, lengths)]
     marked = np.insert(points, np.cumsum(lengths) - lengths, ord(_APART))
     before = marked.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
-    made, number_of = [], dict[str, int]()
+    changed_parts, number_of = [], dict[str, int]()
     pairs = zip(before.split(_APART)[1:], _nfd(before).split(_APART)[1:], strict=True)
     for place, (old, new) in enumerate(pairs):
         if old != new:
-            made.append((place, number_of.setdefault(new, len(number_of))))
-    places, chosen = np.array(made, np.int64).reshape(-1, 2).T
+            changed_parts.append((place, number_of.setdefault(new, len(number_of))))
+    places, chosen = np.array(changed_parts, np.int64).reshape(-1, 2).T
     return _edits(text, starts[places], lengths[places], chosen, list(number_of))
 
 
 def _continues(character: str) -> bool:
-    """Whether a character may be reordered, or compose with one before it.
+    """Whether a character may be reordered, or compose with the one before it.
 
-    Marks do; and letters of no combining class that are second in a composition: vowels and final
-    consonants of Hangul, a vowel sign of Kirat Rai.
+    True for marks, and for vowels and final consonants of Hangul and a vowel sign of Kirat Rai.
     """
     first = unicodedata.normalize("NFKD", character)[0]
     hangul = "\u1160" <= first <= "\u11ff" or "\ud7b0" <= first <= "\ud7ff"
@@ -376,13 +355,12 @@ def _nfd(text: str) -> str:
 class Perturbation:
     """One kind of edit."""
 
-    name: str  # also what the random choices are hashed with
-    family: str  # kinds whose figures are shown together
-    rate: float  # the share of what is eligible that is hit
+    name: str  # also part of the random key
+    family: str  # kinds that are reported together
+    rate: float  # the share of eligible characters or words that is hit
     rule: Rule
 
     def apply(self, text: CharacterText, seed: int) -> tuple[EditedText, Edits]:
-        """The text after the edits, and these."""
         edits = self.rule(text, Chance(text, seed, self.name, self.rate))
         return EditedText(text, edits), edits
 

@@ -1,7 +1,7 @@
-"""What a tokenizer makes of perturbed documents: more tokens, and other boundaries between them.
+"""Robustness of tokenizers: more tokens, and other boundaries, in perturbed text.
 
 Every kind of `PERTURBATIONS` is applied to the same documents, and all tokenizers encode the
-result. Definitions: docs/evaluation.md.
+result. For definitions see docs/evaluation.md.
 """
 
 from __future__ import annotations
@@ -45,20 +45,16 @@ from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.text import Text, refuse_invalid_utf8
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-MOST_BYTES = 1 << 19  # of documents that are perturbed; of more text a sample is
+MOST_BYTES = 1 << 19  # of perturbed documents; larger texts are sampled
 MOST_DOCUMENTS = 2_000
-LEAST_OF_LANGUAGE = 1 << 15  # bytes; languages share `MOST_BYTES`, and each has at least so many
+LEAST_OF_LANGUAGE = 1 << 15  # bytes per language, where languages share `MOST_BYTES`
 
 _Counts = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure with the ends of its interval.
-
-    The 95 % percentile interval by resampling documents; None where fewer than `FEWEST_RESAMPLED`
-    of them were changed.
-    """
+    """A value with its 95 % bootstrap interval, None if too few documents changed."""
 
     value: float
     low: float | None
@@ -67,31 +63,32 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a kind did to the documents."""
+    """The changes of one kind to the documents."""
 
     family: str
     rate: float
-    changes: int  # edits
-    documents: int  # how many have one
-    bytes: int  # this and the next: of all documents afterwards
+    changes: int  # number of edits
+    documents: int  # number of changed documents
+    bytes: int  # this and the next: of all documents after the edits
     chars: int
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a tokenizer makes of that. T, B, C: tokens, bytes, code points; ′ of perturbed text.
+    """The effect of one kind on a tokenizer.
+
+    T, B, C: tokens, bytes, code points; ′: of perturbed text.
 
     Attributes:
         tokens: T′.
         inflation: T′ / T − 1.
-        inflation_per_byte, inflation_per_char: (T′ / B′) / (T / B) − 1, and with C; None where
-            nothing is left of the documents.
+        inflation_per_byte, inflation_per_char: (T′ / B′) / (T / B) − 1, and with C; None if no text
+            is left.
         tokens_per_change: (T′ − T) / changes.
-        boundaries: boundaries between tokens in the documents as they were, at places that are
-            still there.
-        stability: the share of these that are boundaries still; None where there are none.
-        agreement: of all places that are still there and where a token ends before or afterwards,
-            the share where one does both times; None where there are none.
+        boundaries: token boundaries of the original documents whose positions still exist.
+        stability: the share of these that are still boundaries; None without any.
+        agreement: of all existing positions with a boundary before or after, the share with both;
+            None without any.
     """
 
     tokens: int
@@ -106,9 +103,9 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class FamilyEffect:
-    """The kinds of a family that changed something, together."""
+    """The combined effect of the kinds of a family that changed something."""
 
-    inflation: Estimate  # the mean of theirs; the next two: over their boundaries together
+    inflation: Estimate  # mean over the kinds; the next two: over all their boundaries
     stability: Estimate | None
     agreement: Estimate | None
 
@@ -117,13 +114,13 @@ class FamilyEffect:
 class Encoded:
     """One tokenizer on all perturbations that changed something."""
 
-    tokens: int  # of the documents as they are
+    tokens: int  # of the original documents
     kinds: Mapping[str, Effect]
     families: Mapping[str, FamilyEffect]
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The figures of families by the names of metrics."""
+        """The figures of families by metric name."""
         return {
             f"robustness/{family}_{figure}": estimate.value
             for family, effect in self.families.items()
@@ -134,37 +131,36 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True)
 class Robustness:
-    """What was perturbed and what came of it.
+    """Result of `measure_robustness`.
 
-    Figures are comparable only with equal ``edition``, ``digest``, ``seed`` and ``unicode``.
+    Figures are comparable only if ``edition``, ``digest``, ``seed`` and ``unicode`` are equal.
 
     Attributes:
-        differences: by label of another tokenizer and by family, the inflation of the one evaluated
-            less that of the other, in pairs; below 0 the one evaluated is the more robust.
+        differences: by label of another tokenizer and by family, the inflation of the evaluated one
+            minus that of the other, in pairs; negative if the evaluated one is more robust.
     """
 
-    edition: int  # of the table of kinds
-    digest: str  # of the documents that were perturbed
+    edition: int  # of `PERTURBATIONS`
+    digest: str  # of the perturbed documents
     seed: int  # of the random choices
-    unicode: str  # the version of Unicode that says what a letter is
-    documents: int  # this and the next two: of the documents that were perturbed, as they are
+    unicode: str  # version of Unicode, which defines letters
+    documents: int  # this and the next two: of the perturbed documents before the edits
     bytes: int
     chars: int
     applied: Mapping[str, Applied]  # by kind, without `not_applied`
-    not_applied: tuple[str, ...]  # kinds that found nothing to change
-    tokenizers: Mapping[str, Encoded]  # by label; "" is the one evaluated
+    not_applied: tuple[str, ...]  # kinds that changed nothing
+    tokenizers: Mapping[str, Encoded]  # by label; "" is the evaluated one
     differences: Mapping[str, Mapping[str, Estimate]]
 
     def as_record(self) -> dict[str, Any]:
-        """Everything as JSON values."""
         return asdict(self) | {"not_applied": list(self.not_applied), "confidence": CONFIDENCE}
 
 
 def may_be_perturbed(tokenizer: Tokenizer) -> bool:
-    """Whether robustness can be measured, and in seconds.
+    """Whether robustness can be measured in seconds.
 
-    Not of split patterns without a kernel, which would take minutes; nor of imported tokenizers
-    that change the text before they encode it, whose tokens are no pieces of it.
+    False for split patterns without a kernel (minutes), and for imported tokenizers that normalize
+    text, whose tokens have no positions in it.
     """
     pieces = tokenizer.words is not None or tokenizer.merges_words
     return tokenizer.pattern.has_kernel and pieces
@@ -179,19 +175,12 @@ def measure_robustness(
 ) -> Robustness:
     """Perturb documents in every way, and encode them with every tokenizer.
 
-    Special tokens in the documents are ordinary text. Of more than ``most_bytes`` or
-    `MOST_DOCUMENTS`, a sample is perturbed that depends on what the documents hold and not on their
-    order: by digest, until either is reached; of a longer document, the beginning.
-
-    Args:
-        others: what to compare with, by label; not "".
-        documents: UTF-8; read once. Empty ones are passed over.
-        seed: of the random choices.
-        most_bytes: of documents that are perturbed.
+    Special tokens in the documents are ordinary text. A text above ``most_bytes`` or
+    `MOST_DOCUMENTS` is sampled by the digests of its documents, independent of their order; of a
+    longer document only the beginning is used.
 
     Raises:
-        EmptyCorpus: the documents hold no text, or no word where only words are encoded.
-        InvalidUtf8: a document is not UTF-8.
+        EmptyCorpus: no text, or no word for algorithms that encode only words.
     """
     chosen, digest = _sample(documents, most_bytes)
     text = CharacterText(chosen)
@@ -208,22 +197,22 @@ def measure_robustness(
 
     with ThreadPoolExecutor(thread_count(None)) as pool:
         done = zip(PERTURBATIONS, pool.map(perturb, PERTURBATIONS), strict=True)
-        found = {kind.name: one for kind, one in done if one is not None}
-    applied = {name: one for name, (one, _) in found.items()}
+        results = {kind.name: one for kind, one in done if one is not None}
+    applied = {name: one for name, (one, _) in results.items()}
     size = TextSize(
         text.documents, text.data.size - text.documents, len(text.points) - text.documents
     )
-    # Of each tokenizer the tokens of each document, then the counts of each kind.
+    # Per tokenizer: the tokens of each document, then the counts of each kind.
     values = [
-        np.concatenate((one.tokens[None], *(counts[place] for _, counts in found.values())))
+        np.concatenate((one.tokens[None], *(counts[place] for _, counts in results.values())))
         for place, one in enumerate(contestants.values())
     ]
-    drawn = np.split(resampled_sums(np.concatenate(values).T), len(values), axis=1)
+    resampled = np.split(resampled_sums(np.concatenate(values).T), len(values), axis=1)
     judged = {
         label: _Judged(one, sums, applied)
-        for label, one, sums in zip(contestants, values, drawn, strict=True)
+        for label, one, sums in zip(contestants, values, resampled, strict=True)
     }
-    mine = judged.pop("")
+    evaluated = judged.pop("")
     return Robustness(
         edition=EDITION,
         digest=digest,
@@ -234,45 +223,41 @@ def measure_robustness(
         chars=size.chars,
         applied=applied,
         not_applied=tuple(kind.name for kind in PERTURBATIONS if kind.name not in applied),
-        tokenizers={"": mine.encoded(size)} | {k: one.encoded(size) for k, one in judged.items()},
-        differences={label: mine.less(other) for label, other in judged.items()},
+        tokenizers={"": evaluated.encoded(size)}
+        | {k: one.encoded(size) for k, one in judged.items()},
+        differences={label: evaluated.less(other) for label, other in judged.items()},
     )
 
 
 def robustness_by_language(
     tokenizer: Tokenizer, others: Mapping[str, Tokenizer], texts: Sequence[EvaluationText]
 ) -> dict[str, Robustness]:
-    """The same of every language that has enough documents for an interval.
+    """Measure robustness for every language with enough documents for an interval.
 
-    Of texts in one language, or in none that is named, nothing: that is said of all documents.
-
-    Args:
-        others: see `measure_robustness`.
-        texts: whose documents can be read several times.
-
-    Raises:
-        InvalidUtf8: a document is not UTF-8.
+    Empty if all texts have the same language, or none. Documents must be readable several times.
     """
     documents: dict[str | None, list[bytes]] = {}
     for text in texts:
         documents.setdefault(text.language, []).extend(filter(None, text.documents))
     enough = {
-        language: some
-        for language, some in documents.items()
-        if language is not None and len(some) >= FEWEST_RESAMPLED
+        language: language_documents
+        for language, language_documents in documents.items()
+        if language is not None and len(language_documents) >= FEWEST_RESAMPLED
     }
     if len(documents) < 2 or not enough:
         return {}
     most_bytes = max(MOST_BYTES // len(enough), LEAST_OF_LANGUAGE)
-    found = {}
-    for language, some in enough.items():
-        with suppress(EmptyCorpus):  # no word in what is perturbed
-            found[language] = measure_robustness(tokenizer, others, some, most_bytes=most_bytes)
-    return found
+    results = {}
+    for language, language_documents in enough.items():
+        with suppress(EmptyCorpus):  # the sample has no word
+            results[language] = measure_robustness(
+                tokenizer, others, language_documents, most_bytes=most_bytes
+            )
+    return results
 
 
 def _sample(documents: Iterable[bytes], most_bytes: int) -> tuple[list[bytes], str]:
-    """Documents in the order of their digests, as many as are perturbed; and a digest of them."""
+    """The sampled documents in the order of their digests, and a digest of them."""
     heap: list[tuple[int, bytes]] = []  # the greatest digest first
     size = 0
     for document in (_beginning(one, most_bytes) for one in documents):
@@ -282,16 +267,16 @@ def _sample(documents: Iterable[bytes], most_bytes: int) -> tuple[list[bytes], s
             size += len(document)
         while heap and (size - len(heap[0][1]) >= most_bytes or len(heap) > MOST_DOCUMENTS):
             size -= len(heapq.heappop(heap)[1])
-    taken = [document for _, document in sorted(heap, reverse=True)]
-    if not taken:
+    sample = [document for _, document in sorted(heap, reverse=True)]
+    if not sample:
         raise _nothing_to_perturb()
-    for document in taken:
+    for document in sample:
         refuse_invalid_utf8(Text.of(document))
-    return taken, digest_of_bytes(*(hashlib.sha256(one).digest() for one in taken))
+    return sample, digest_of_bytes(*(hashlib.sha256(one).digest() for one in sample))
 
 
 def _beginning(document: bytes, most_bytes: int) -> bytes:
-    """No more of a document than is ever perturbed, cut before a character."""
+    """The first ``most_bytes`` of a document, cut between characters."""
     end = most_bytes
     while end < len(document) and document[end] & 0xC0 == 0x80 and end > most_bytes - 4:
         end -= 1
@@ -301,7 +286,7 @@ def _beginning(document: bytes, most_bytes: int) -> bytes:
 def _nothing_to_perturb() -> EmptyCorpus:
     return EmptyCorpus(
         "there is no text to perturb",
-        "at least one document with a word",
+        "expected at least one document with a word",
         "hold out more, or name files to evaluate on",
     )
 
@@ -321,7 +306,7 @@ def _applied(
 
 
 class _Contestant:
-    """One tokenizer, and what it made of the documents perturbed in one way after another."""
+    """One tokenizer and its encodings of the perturbed documents."""
 
     def __init__(self, tokenizer: Tokenizer, text: CharacterText) -> None:
         self._tokenizer, self._text = tokenizer, text
@@ -335,14 +320,14 @@ class _Contestant:
         self._bounds = bounds & self._inside
 
     def counts(self, edited: EditedText) -> _Counts:
-        """What it makes of the documents after edits.
+        """Encode the edited documents.
 
         Returns:
-            int64 ``[4, documents]``: tokens; boundaries before at places that are still there;
-            those of them that are boundaries still; and places that are either.
+            int64 ``[4, documents]``: tokens; old boundaries at positions that still exist; those
+            of them that are still boundaries; positions with an old or a new boundary.
         """
         tokens, bounds = self._encode(edited.data, edited.ends)
-        # No token reaches over the ends of a document, even where none of its own ends there.
+        # Documents end tokens, even if no token of theirs ends there.
         bounds[edited.ends] = bounds[_begins(edited.ends)] = True
         now = edited.at_images(bounds)
         before = self._bounds & edited.found
@@ -356,20 +341,20 @@ class _Contestant:
     def _encode(
         self, data: NDArray[np.uint8], ends: Places
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Tokens of each document; and of each byte, whether a token of it ends before it."""
+        """Tokens of each document; and for each byte whether a token ends before it."""
         text = Text.of(data.tobytes())
         spans = np.stack((_begins(ends), ends), axis=1)
         alone = np.full(len(spans), -1, np.int64)
         bounds = np.zeros(len(data), np.bool_)
         words = self._tokenizer.words
-        if words is not None:  # whose tokens need not be pieces of the text
+        if words is not None:  # tokens of these algorithms need not be pieces of the text
             ids, edges = words.encode(text, spans, alone)
             places = words.placed(text, spans, alone).places
             bounds[places[places[:, 0] < places[:, 1], 1]] = True
             return np.diff(edges, prepend=0), bounds
         ids, edges = self._tokenizer.encoder.encode(text, spans, alone)
         steps = self._lengths[ids]
-        firsts = edges[:-1]  # of each document but the first: there a NUL is passed
+        firsts = edges[:-1]  # of each document but the first: skips the NUL
         np.add.at(steps, firsts[firsts < len(ids)], 1)
         bounds[np.cumsum(steps)] = True
         return np.diff(edges, prepend=0), bounds
@@ -380,13 +365,13 @@ def _begins(ends: Places) -> Places:
 
 
 class _Judged:
-    """The figures of one tokenizer, from sums over documents and from sums drawn again."""
+    """The figures of one tokenizer, from the sums on all documents and on replicates."""
 
     def __init__(
         self, values: _Counts, drawn: NDArray[np.float64], applied: Mapping[str, Applied]
     ) -> None:
         self._applied, self._kinds, self._documents = applied, list(applied), values.shape[1]
-        # The sums on all documents in the first row, below them the replicates.
+        # First row: the sums on all documents; other rows: the replicates.
         sums = np.concatenate((values.sum(axis=1)[None].astype(np.float64), drawn))
         self._tokens = sums[:, 0]
         self._perturbed, self._mapped, self._kept, self._either = (
@@ -408,14 +393,13 @@ class _Judged:
         )
 
     def less(self, other: _Judged) -> dict[str, Estimate]:
-        """How much less the inflation of each family is than another tokenizer's, if negative."""
+        """The inflation of each family minus that of another tokenizer."""
         return {
             family: self._estimate(self._inflation(columns) - other._inflation(columns), columns)
             for family, columns in self._families().items()
         }
 
     def _families(self) -> dict[str, list[int]]:
-        """Columns of the kinds of each family of which some changed something."""
         of = {
             family: [
                 place
@@ -445,12 +429,12 @@ class _Judged:
         return _ratios(total, len(columns) * self._tokens) - 1
 
     def _share(self, of: NDArray[np.float64], columns: Sequence[int]) -> Estimate | None:
-        """The boundaries kept as a share of some places."""
-        kept, places = (one[:, columns].sum(axis=1) for one in (self._kept, of))
-        return self._estimate(_ratios(kept, places), columns) if places[0] else None
+        """The boundaries that stayed, as a share of some positions."""
+        kept_boundaries, places = (one[:, columns].sum(axis=1) for one in (self._kept, of))
+        return self._estimate(_ratios(kept_boundaries, places), columns) if places[0] else None
 
     def _estimate(self, ratios: NDArray[np.float64], columns: Sequence[int]) -> Estimate:
-        """The value in the first row, and an interval from the others that are known."""
+        """The value in the first row, with an interval from the other rows."""
         changed = max(self._applied[self._kinds[column]].documents for column in columns)
         value = float(ratios[0])
         if changed < FEWEST_RESAMPLED:
@@ -463,7 +447,7 @@ class _Judged:
 def _ratios(
     numerators: NDArray[np.float64], denominators: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """NaN where the denominator is 0: a replicate without it says nothing."""
+    """NaN where the denominator is 0: such a replicate has no ratio."""
     ratios = np.full(len(numerators), np.nan)
     np.divide(numerators, denominators, out=ratios, where=denominators > 0)
     return ratios

@@ -1,8 +1,8 @@
-"""What a byte of text costs a model: FLOPs of its shape for each token, and tokens for each byte.
+"""Serving cost of text: FLOPs per token of a model, and tokens per byte.
 
 The forward FLOPs are those of marin-community/marin, ``experiments/tokenize/flop_equivalent.py``
-(pull request 6916): 2 for each weight that a token passes, attention to what comes before it, and
-the output layer, which grows with the vocabulary.
+(pull request 6916): 2 per weight that a token passes, attention to the context, and the output
+layer, which grows with the vocabulary.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from bpeline.tokenizer_core.evaluation.metric_names import SERVING
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The sizes of a decoder that decide what a token costs; of dense models and of experts.
+    """The sizes of a decoder that decide the cost of a token; dense or with experts.
 
     Attributes:
         hidden_size: width of the residual stream.
-        layers: how many.
-        heads, kv_heads: of queries, and of keys and values.
+        layers: number of layers.
+        heads, kv_heads: heads of queries, and of keys and values.
         head_size: width of one head.
-        expert_size: inner width of a gated MLP; of one expert where there are several.
-        experts_used: experts that a token passes; 1 where there are none.
-        experts: to choose from; 0 where there are none, and nothing chooses.
-        shared_size: inner width of what every token passes beside the experts.
-        context: tokens that a token may look back on.
-        window: tokens that layers with a sliding window look back on; ``context`` without one.
-        full_attention_every: one layer in so many looks back on all of the context; 1: all do.
+        expert_size: inner width of a gated MLP, or of one expert.
+        experts_used: experts per token; 1 for a dense model.
+        experts: experts to choose from; 0 for a dense model.
+        shared_size: inner width of the MLP that every token passes in addition to the experts.
+        context: tokens of the context.
+        window: context of layers with a sliding window; 0 for none.
+        full_attention_every: one in so many layers attends to the whole context; 1: all do.
     """
 
     hidden_size: int
@@ -60,21 +60,20 @@ class ModelShape:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise InvalidOption(
                     f"{name} of the model is {value!r}",
-                    f"a whole number from {least} on",
-                    f"put it right, or name one of {', '.join(MODEL_SHAPES)}",
+                    f"expected a whole number of at least {least}",
+                    f"correct it, or use one of {', '.join(MODEL_SHAPES)}",
                 )
         if self.heads % self.kv_heads:
             raise InvalidOption(
                 f"the model has {self.heads} heads of queries and {self.kv_heads} of keys",
-                "each head of keys serves as many heads of queries",
-                "put kv_heads right",
+                "expected a number of query heads that is a multiple of the key heads",
+                "correct kv_heads",
             )
 
     def flops_per_token(self, vocab_size: int) -> float:
         """Forward FLOPs of one token at the end of a full context.
 
-        Args:
-            vocab_size: rows of the output layer, rounded up to a multiple as the model has them.
+        ``vocab_size`` is the number of rows of the output layer, including padding.
         """
         width, shape = self.hidden_size, self
         experts = 6 * width * (shape.expert_size * shape.experts_used + shape.shared_size)
@@ -82,33 +81,33 @@ class ModelShape:
         projections = 2 * width * (shape.heads + 2 * shape.kv_heads) * shape.head_size
         output = 2 * width * shape.heads * shape.head_size
         full = 1 / shape.full_attention_every
-        looked = full * self._attention(shape.context)
-        looked += (1 - full) * self._attention(min(shape.window or shape.context, shape.context))
-        a_layer = experts + router + projections + output + looked
+        attention = full * self._attention(shape.context)
+        attention += (1 - full) * self._attention(min(shape.window or shape.context, shape.context))
+        a_layer = experts + router + projections + output + attention
         return shape.layers * a_layer + self.output_flops(vocab_size)
 
     def output_flops(self, vocab_size: int) -> float:
-        """FLOPs of the output layer for one token: what follows from the vocabulary alone."""
+        """FLOPs of the output layer per token, the part that depends on the vocabulary."""
         return 2.0 * self.hidden_size * vocab_size
 
     def _attention(self, tokens: int) -> float:
         return tokens * (4 * self.heads * self.head_size + 3 * self.heads)
 
 
-LARGEST_FILE = 1 << 20  # bytes of a file with a shape
-MULTIPLE = 128  # sizes that models have
+LARGEST_FILE = 1 << 20  # bytes of a shape file
+MULTIPLE = 128  # of the vocabulary sizes of models
 _EACH_DOUBLING = 2**0.25
 MODEL_SHAPES = {
     "llama-3.2-1b": ModelShape(2048, 16, 32, 8, 64, 8192, 8192),
     "llama-3.1-8b": ModelShape(4096, 32, 32, 8, 128, 14336, 8192),
     "llama-3.1-70b": ModelShape(8192, 80, 64, 8, 128, 28672, 8192),
-    # The target of the pull request.
+    # the target of the pull request
     "marin-moe": ModelShape(6144, 64, 48, 8, 128, 3072, 16384, 8, 256, 6144, 4096, 6),
 }
 _FIELDS = tuple(field.name for field in fields(ModelShape))
 _USUAL = {field.name: field.default for field in fields(ModelShape)}
 _NEEDED = tuple(field.name for field in fields(ModelShape) if field.default is MISSING)
-# What the same sizes are called in the config.json of a model for `transformers`.
+# Names of these sizes in the config.json of `transformers`.
 _OF_TRANSFORMERS = {
     "hidden_size": "hidden_size",
     "num_hidden_layers": "layers",
@@ -118,7 +117,7 @@ _OF_TRANSFORMERS = {
     "intermediate_size": "expert_size",
     "max_position_embeddings": "context",
 }
-# Models that have one of these are shaped otherwise than a `ModelShape` can say.
+# Models with one of these keys do not fit a `ModelShape`.
 _OTHERWISE = (
     "num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size", "kv_lora_rank",
     "layer_types", "sliding_window", "is_encoder_decoder", "text_config",
@@ -127,12 +126,12 @@ _OTHERWISE = (
 
 @dataclass(frozen=True, slots=True)
 class ServingCost:
-    """What text costs with one vocabulary.
+    """The cost of text with one vocabulary.
 
     Attributes:
-        bytes_per_token: on the text that was measured.
-        flops_per_token: forward.
-        vocab_share: of these what the output layer takes.
+        bytes_per_token: on the measured text.
+        flops_per_token: forward FLOPs.
+        vocab_share: share of the output layer in these.
     """
 
     vocab_size: int
@@ -142,26 +141,24 @@ class ServingCost:
 
     @classmethod
     def of(cls, shape: ModelShape, vocab_size: int, bytes_per_token: float) -> ServingCost:
-        """The cost of a model of this shape; NaN per byte where there was no text."""
         flops = shape.flops_per_token(vocab_size)
         return cls(vocab_size, bytes_per_token, flops, shape.output_flops(vocab_size) / flops)
 
     @property
     def flops_per_byte(self) -> float:
-        """FLOPs for a byte of the text."""
         return self.flops_per_token / self.bytes_per_token if self.bytes_per_token else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class CheapestSize:
-    """The size at which text costs least, of some."""
+    """The vocabulary size with the lowest cost."""
 
-    costs: tuple[ServingCost, ...]  # of all sizes, the smallest first
+    costs: tuple[ServingCost, ...]  # of all sizes, the smallest size first
     best: ServingCost
-    at_edge: str  # ``smallest`` or ``largest`` where it is one of these: beyond it may be cheaper
+    at_edge: str  # ``smallest`` or ``largest`` if the best size is one of these, else empty
 
     def near(self, share: float = 0.01) -> tuple[int, int]:
-        """The smallest and the largest size around the cheapest that cost at most so much more."""
+        """The range of sizes around the best that cost at most this share more."""
         accepted = self.best.flops_per_byte * (1 + share)
         place = self.costs.index(self.best)
         first = last = place
@@ -173,33 +170,31 @@ class CheapestSize:
 
     @property
     def shown(self) -> tuple[ServingCost, ...]:
-        """Those that say enough: four for each doubling, the ends, the cheapest."""
-        found = {cost.vocab_size: cost for cost in (self.costs[0], self.best, self.costs[-1])}
+        """A selection of sizes for output: four per doubling, both ends and the best."""
+        costs_by_size = {
+            cost.vocab_size: cost for cost in (self.costs[0], self.best, self.costs[-1])
+        }
         edge = self.costs[0].vocab_size * _EACH_DOUBLING
         for cost in self.costs:
             if cost.vocab_size >= edge:
-                found[cost.vocab_size] = cost
+                costs_by_size[cost.vocab_size] = cost
                 while edge <= cost.vocab_size:
                     edge *= _EACH_DOUBLING
-        return tuple(found[size] for size in sorted(found))
+        return tuple(costs_by_size[size] for size in sorted(costs_by_size))
 
 
 def sizes_between(smallest: int, largest: int, step: int = MULTIPLE) -> list[int]:
-    """Every multiple of a step from the smallest to the largest size, and the largest itself."""
+    """Every multiple of a step from the smallest to the largest size, and the largest."""
     return sorted({*range(-(-smallest // step) * step, largest, step), largest})
 
 
 def cheapest_size(shape: ModelShape, curve: Sequence[tuple[int, float]]) -> CheapestSize:
-    """Where on a curve of (vocab size, bytes per token) a byte costs least.
-
-    Raises:
-        InvalidOption: no sizes.
-    """
+    """Find the lowest cost per byte on a curve of (vocab size, bytes per token)."""
     costs = tuple(ServingCost.of(shape, size, value) for size, value in sorted(curve))
     if not costs:
         raise InvalidOption(
             "there are no sizes to choose from",
-            "a version whose smaller sizes are known: byte-level BPE, measured on text",
+            "expected a version with smaller sizes: byte-level BPE, measured on text",
             "train one with `bpeline train`",
         )
     best = min(costs, key=lambda cost: cost.flops_per_byte)
@@ -209,57 +204,52 @@ def cheapest_size(shape: ModelShape, curve: Sequence[tuple[int, float]]) -> Chea
 
 @dataclass(frozen=True, slots=True)
 class NamedShape:
-    """A model shape and what to call it.
+    """A model shape and its title.
 
-    Figures of a model shape have the shape in their name, `serving/flops_per_byte.llama-3.2-1b`, so
-    that figures of two shapes are never compared as if they were of one.
+    Metrics contain its label, as in `serving/flops_per_byte.llama-3.2-1b`, so figures of different
+    shapes are never compared.
     """
 
     title: str
     shape: ModelShape
 
     def __str__(self) -> str:
-        told = {name: getattr(self.shape, name) for name in _FIELDS}
+        values = {name: getattr(self.shape, name) for name in _FIELDS}
         sizes = ", ".join(
-            f"{name} {told[name]:,}" for name in _FIELDS if told[name] != _USUAL.get(name)
+            f"{name} {values[name]:,}" for name in _FIELDS if values[name] != _USUAL.get(name)
         )
         return f"{self.title} ({sizes})"
 
     @property
     def label(self) -> str:
-        """The shape in the name of a metric: that of `MODEL_SHAPES` with these sizes, else what it
-        is called and a digest of its sizes."""
+        """The shape in metric names: a name of `MODEL_SHAPES`, or the title and a digest."""
         for name, shape in MODEL_SHAPES.items():
             if shape == self.shape:
                 return name
-        said = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(self.title).stem).strip("_")[:24]
+        stem = re.sub(r"[^A-Za-z0-9_-]+", "_", Path(self.title).stem).strip("_")[:24]
         sizes = json.dumps(asdict(self.shape), sort_keys=True).encode()
-        return f"{said or 'model'}-{digest_of_bytes(sizes)[:8]}"
+        return f"{stem or 'model'}-{digest_of_bytes(sizes)[:8]}"
 
     def metric(self, name: str) -> str:
-        """What one of `SERVING` is called where it is of this shape."""
+        """The name of one of `SERVING` for this shape."""
         return f"{name}.{self.label}"
 
     def figures(self, vocab_size: int, bytes_per_token: float) -> dict[str, float]:
-        """What text costs this model: each figure of `SERVING`, by its name with the shape."""
+        """The cost of text for this model: each metric of `SERVING` by its full name."""
         cost = ServingCost.of(self.shape, vocab_size, bytes_per_token)
         return {self.metric(name): float(getattr(cost, key)) for name, key in SERVING.items()}
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values: what it is called, and its sizes."""
         return {"title": self.title, "label": self.label, **asdict(self.shape)}
 
 
 def model_shape(typed: str, directory: Path | None = None) -> NamedShape:
-    """The shape of a model.
+    """Load the shape of a model.
 
     Args:
-        typed: one of `MODEL_SHAPES`; a .toml or .json file with the fields of `ModelShape`; or the
+        typed: one of `MODEL_SHAPES`, a .toml or .json file with the fields of `ModelShape`, or the
             config.json of a dense model.
-        directory: what the path of a file is relative to; the current one when None.
-
-    Raises:
-        InvalidOption: neither, or a file that leaves sizes open.
+        directory: base of a relative path; the current directory if None.
     """
     checks.text("typed", typed)
     if typed in MODEL_SHAPES:
@@ -276,22 +266,24 @@ def model_shape(typed: str, directory: Path | None = None) -> NamedShape:
         content = _of_config(typed, content)
     unknown = content.keys() - set(_FIELDS)
     if unknown:
-        raise _unusable(typed, f"says {', '.join(sorted(unknown))}")
+        raise _unusable(typed, f"has unknown fields: {', '.join(sorted(unknown))}")
     try:
         return NamedShape(path.name, ModelShape(**content))
     except TypeError as error:
         missing = [name for name in _NEEDED if name not in content]
-        raise _unusable(typed, f"does not say {', '.join(missing)}") from error
+        raise _unusable(typed, f"lacks {', '.join(missing)}") from error
 
 
 def _of_config(typed: str, content: dict[str, Any]) -> dict[str, Any]:
-    told = {key: value for key, value in content.items() if value is not None}
-    otherwise = [key for key in _OTHERWISE if told.get(key)]
-    if otherwise:
+    known_values = {key: value for key, value in content.items() if value is not None}
+    unsupported = [key for key in _OTHERWISE if known_values.get(key)]
+    if unsupported:
         raise _unusable(
-            typed, f"is of a model with {', '.join(otherwise)}, which config.json says in many ways"
+            typed, f"is of a model with {', '.join(unsupported)}, which is not supported"
         )
-    sizes = {ours: told[key] for key, ours in _OF_TRANSFORMERS.items() if key in told}
+    sizes = {
+        ours: known_values[key] for key, ours in _OF_TRANSFORMERS.items() if key in known_values
+    }
     sizes.setdefault("kv_heads", sizes.get("heads", 0))
     if "head_size" not in sizes and {"hidden_size", "heads"} <= sizes.keys():
         sizes["head_size"] = sizes["hidden_size"] // max(sizes["heads"], 1)
@@ -301,8 +293,7 @@ def _of_config(typed: str, content: dict[str, Any]) -> dict[str, Any]:
 def _unusable(typed: str, why: str) -> InvalidOption:
     return InvalidOption(
         f"the model shape {typed!r} {why}",
-        f"names are {', '.join(MODEL_SHAPES)}; a .toml or .json file has "
-        f"{', '.join(_NEEDED)}, and perhaps {', '.join(_FIELDS[len(_NEEDED) :])}; or name the "
-        "config.json of a dense model",
+        f"expected {', '.join(MODEL_SHAPES)}; a .toml or .json file with {', '.join(_NEEDED)}, "
+        f"and optionally {', '.join(_FIELDS[len(_NEEDED) :])}; or the config.json of a dense model",
         f"type `--model-shape {next(iter(MODEL_SHAPES))}`",
     )

@@ -1,6 +1,6 @@
-"""A tokenizer measured on named texts, slice by slice, beside others.
+"""Evaluation of a tokenizer and its opponents on named texts, slice by slice.
 
-A slice is one text, or all texts of one language or domain; ``all`` is everything.
+A slice is one text, all texts of a language or domain, or ``all``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class EvaluationText:
-    """One named text to measure on; texts with the same label also make a slice."""
+    """A named text to measure on; texts with the same label also form a slice."""
 
     name: str
     documents: Iterable[bytes]  # UTF-8; read once
@@ -46,7 +46,7 @@ class EvaluationText:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A part of the texts, by their names."""
+    """A subset of the texts, by name."""
 
     name: str  # ``all``, a text's name, ``language:de`` or ``domain:news``
     texts: tuple[str, ...]
@@ -54,13 +54,13 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Tokens of the tokenizer evaluated, against those of another on the same documents.
+    """Change of the number of tokens from another tokenizer to the evaluated one.
 
     Attributes:
-        value: T / T_other − 1; below 0 the one evaluated compresses better.
-        mean_ratio: the mean over documents of T / T_other (Dagan et al. 2024, normalised
-            sequence length); 1 + ``value`` is the same of the whole slice.
-        documents: how many were resampled.
+        value: T / T_other − 1; negative if the evaluated one compresses better.
+        mean_ratio: mean over documents of T / T_other (normalised sequence length, Dagan et al.
+            2024); for the whole slice it is 1 + ``value``.
+        documents: number of resampled documents.
         intervals: confidence → (low, high) of ``value``, by resampling documents in pairs; empty
             below `FEWEST_RESAMPLED` documents.
     """
@@ -73,7 +73,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One tokenizer on one slice."""
+    """Metrics of one tokenizer on one slice."""
 
     metrics: Mapping[str, float]
     curve: Curve
@@ -87,10 +87,10 @@ class Opponent:
     digest: str
     vocab_size: int
     pattern: str  # name or regex of its split pattern
-    normalizer: str  # this and remarks: see `TokenizerSpec`
+    normalizer: str  # this and the next as in `TokenizerSpec`
     remarks: tuple[str, ...]
     slices: Mapping[str, Measurement]
-    changes: Mapping[str, Change]  # from it to the tokenizer evaluated, by slice
+    changes: Mapping[str, Change]  # from it to the evaluated tokenizer, by slice
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ class Parity:
 
     Attributes:
         gini: Σᵢ Σⱼ |cᵢ − cⱼ| / (2 n² μ); 0 is equal (Foroutan, Meister et al. 2025).
-        max_over_min: the dearest slice over the cheapest.
-        dearest, cheapest: which these are.
+        max_over_min: the highest cost over the lowest.
+        dearest, cheapest: the slices with the highest and the lowest cost.
     """
 
     gini: float
@@ -111,17 +111,17 @@ class Parity:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What the suite found.
+    """Result of `evaluate_texts`.
 
     Attributes:
-        report: of all texts together.
+        report: on all texts together.
         parts: the slices, ``all`` first.
-        slices: what was measured, by slice.
-        opponents: the others, by label.
-        parity: how equally languages are treated; None below two of them.
-        premiums: language → T_l / T of the cheapest, on parallel text alone (Petrov et al. 2023).
-        divergences: (language, language) → Jensen–Shannon divergence of their tokens, in bits
-            (Limisiewicz 2023 reads it as the overlap of languages).
+        slices: the measurements by slice.
+        opponents: the other tokenizers, by label.
+        parity: inequality of languages; None with fewer than two.
+        premiums: language → T_l / T of the cheapest; only for parallel text (Petrov et al. 2023).
+        divergences: (language, language) → Jensen–Shannon divergence of their tokens in bits, which
+            measures the overlap of languages (Limisiewicz 2023).
     """
 
     report: CompressionReport
@@ -137,12 +137,10 @@ class Evaluation:
         return f"<Evaluation: {parts}; {self.report!r}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: every slice, and its curve."""
         return slices_shown({part.name: self.slices[part.name] for part in self.distinct_parts})
 
     @property
     def distinct_parts(self) -> list[Slice]:
-        """The slices without those that are another one again, ``all`` first."""
         return distinct_parts(self.parts)
 
 
@@ -152,27 +150,26 @@ def evaluate_texts(
     texts: Sequence[EvaluationText],
     parallel: bool = False,
 ) -> tuple[Evaluation, dict[str, Measured]]:
-    """Measure a tokenizer and others on texts, each read once.
+    """Measure a tokenizer and its opponents on texts, each read once.
 
     Args:
-        others: what to compare with, by label.
-        texts: at least one; names differ.
-        parallel: the texts of all languages say the same, so tokens compare without bytes.
+        others: opponents by label.
+        texts: at least one, with distinct names.
+        parallel: the texts of all languages have the same content, so their tokens are comparable.
 
     Returns:
-        The figures; and what was measured on all texts, by label, that of ``tokenizer`` under "".
+        The result, and the measurement on all texts by label; "" is ``tokenizer``.
 
     Raises:
         EmptyCorpus: a text without a word.
-        InvalidUtf8: a document is not UTF-8.
     """
     contestants = {label: _Contestant(one) for label, one in {"": tokenizer, **others}.items()}
     for text in texts:
         measured = measure([one.tokenizer for one in contestants.values()], text.documents)
-        for contestant, found in zip(contestants.values(), measured, strict=True):
-            contestant.take(text.name, found)
+        for contestant, results in zip(contestants.values(), measured, strict=True):
+            contestant.take(text.name, results)
     parts = slices_of(texts)
-    on_texts = {  # the same texts are looked at once
+    on_texts = {  # slices with the same texts share a measurement
         names: {label: one.on(names) for label, one in contestants.items()}
         for names in dict.fromkeys(part.texts for part in parts)
     }
@@ -180,11 +177,11 @@ def evaluate_texts(
     slices = {label: _measurements(by_slice, label) for label in contestants}
     changes = {
         names: {
-            label: token_changes(one[0].document_tokens, [found[""][0].document_tokens])[0]
-            for label, one in found.items()
+            label: token_changes(one[0].document_tokens, [results[""][0].document_tokens])[0]
+            for label, one in results.items()
             if label
         }
-        for names, found in on_texts.items()
+        for names, results in on_texts.items()
     }
     opponents = {
         label: Opponent(
@@ -202,8 +199,10 @@ def evaluate_texts(
     for text in texts:
         if text.language is not None:
             of_language.setdefault(text.language, []).append(contestants[""].measured[text.name])
-    languages = {language: added(found) for language, found in of_language.items()}
-    used = {language: (found.occurrences, found.tokens) for language, found in languages.items()}
+    languages = {language: added(results) for language, results in of_language.items()}
+    used = {
+        language: (results.occurrences, results.tokens) for language, results in languages.items()
+    }
     evaluation = Evaluation(
         report=by_slice[ALL][""][1],
         parts=parts,
@@ -216,11 +215,11 @@ def evaluate_texts(
             for one, other in combinations(used, 2)
         },
     )
-    return evaluation, {label: found[0] for label, found in by_slice[ALL].items()}
+    return evaluation, {label: results[0] for label, results in by_slice[ALL].items()}
 
 
 def slices_shown(slices: Mapping[str, Measurement], caption: str = "") -> str:
-    """What a notebook shows of slices: a row for each, and their curves."""
+    """A table of slices and their curves, for notebooks."""
     shown = ("evaluated/documents", "evaluated/bytes", *SHOWN_PER_SLICE)
     rows = [
         (name, *("" if key not in one.metrics else f"{one.metrics[key]:,.6g}" for key in shown))
@@ -231,32 +230,32 @@ def slices_shown(slices: Mapping[str, Measurement], caption: str = "") -> str:
 
 
 def slices_of(texts: Sequence[EvaluationText]) -> tuple[Slice, ...]:
-    """Everything, each text, and each label that texts have."""
-    found = [Slice(ALL, tuple(text.name for text in texts))]
-    found += [Slice(text.name, (text.name,)) for text in texts]
+    """All texts, each text, and each label of texts."""
+    slices = [Slice(ALL, tuple(text.name for text in texts))]
+    slices += [Slice(text.name, (text.name,)) for text in texts]
     for kind in LABELS:
         for label in dict.fromkeys(getattr(text, kind) for text in texts):
             if label is not None:
                 names = tuple(text.name for text in texts if getattr(text, kind) == label)
-                found.append(Slice(f"{kind}:{label}", names))
-    return tuple(found)
+                slices.append(Slice(f"{kind}:{label}", names))
+    return tuple(slices)
 
 
 def distinct_parts(parts: Sequence[Slice]) -> list[Slice]:
-    """Slices without those that are another one again, ``all`` first."""
+    """Drop slices with the same texts as another, ``all`` first."""
     first = {frozenset(part.texts): part for part in reversed(parts)}
     return [part for part in parts if first[frozenset(part.texts)] is part]
 
 
 def gini_of_texts(parts: Sequence[Slice], measurements: Mapping[str, Measurement]) -> float | None:
-    """How unequally texts are treated, by the tokens per byte of each; None below two of them."""
+    """The Gini coefficient of tokens per byte of texts; None for fewer than two."""
     texts = [part for part in distinct_parts(parts)[1:] if len(part.texts) == 1]
     costs = {one.name: 1 / measurements[one.name].metrics[BYTES_PER_TOKEN] for one in texts}
     return parity(costs).gini if len(costs) > 1 else None
 
 
 def token_changes(first: NDArray[np.int64], others: Sequence[NDArray[np.int64]]) -> list[Change]:
-    """From the tokens of each document by one tokenizer to those by each of several others."""
+    """Changes of the tokens per document from one tokenizer to each of several others."""
     filled = first > 0
     documents = int(filled.sum())
     changes = []
@@ -275,24 +274,21 @@ def token_changes(first: NDArray[np.int64], others: Sequence[NDArray[np.int64]])
 
 
 def parity(costs: Mapping[str, float]) -> Parity:
-    """Compare the costs of slices.
+    """Compare the positive costs (tokens per byte) of slices.
 
-    Bytes per character differ by script, so costs of different scripts are comparable only
-    between tokenizers, or on parallel text.
-
-    Args:
-        costs: tokens per byte by slice, at least one, all above 0.
+    Bytes per character differ by script, so costs of different scripts are comparable only between
+    tokenizers, or on parallel text.
     """
     ordered = sorted(costs, key=costs.__getitem__)
     values = [costs[label] for label in ordered]
     number, total = len(values), sum(values)
-    # Of sorted values Σᵢ Σⱼ |cᵢ − cⱼ| = 2 Σ (2i − n − 1) cᵢ, i from 1.
+    # For sorted values Σᵢ Σⱼ |cᵢ − cⱼ| = 2 Σ (2i − n − 1) cᵢ, i from 1.
     spread = sum((2 * place - number + 1) * value for place, value in enumerate(values))
     return Parity(spread / (number * total), values[-1] / values[0], ordered[-1], ordered[0])
 
 
 class _Contestant:
-    """One tokenizer, and what it made of every text in turn."""
+    """One tokenizer and its measurement on every text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -305,17 +301,17 @@ class _Contestant:
         self._gains[text] = gains_on(self.tokenizer, measured.words)
 
     def on(self, texts: Sequence[str]) -> tuple[Measured, CompressionReport]:
-        """What it made of some texts together, and the figures of that."""
+        """The measurement and the report on some texts together."""
         measured = added([self.measured[text] for text in texts])
-        known = [gains for text in texts if (gains := self._gains[text]) is not None]
-        gains = np.sum(known, axis=0) if known else None
+        known_gains = [gains for text in texts if (gains := self._gains[text]) is not None]
+        gains = np.sum(known_gains, axis=0) if known_gains else None
         return measured, report(self.tokenizer, measured, self.vocab, gains)
 
 
 def _measurements(
     by_slice: Mapping[str, Mapping[str, tuple[Measured, CompressionReport]]], label: str
 ) -> dict[str, Measurement]:
-    reports = {name: found[label][1] for name, found in by_slice.items()}
+    reports = {name: results[label][1] for name, results in by_slice.items()}
     return {
         name: Measurement(one.metrics, one.curve, one.merge_gain) for name, one in reports.items()
     }
@@ -329,5 +325,5 @@ def _parity(languages: Mapping[str, Measured], parallel: bool) -> Parity | None:
 
 
 def _premiums(languages: Mapping[str, Measured]) -> dict[str, float]:
-    cheapest = min((found.tokens for found in languages.values()), default=1)
-    return {language: found.tokens / cheapest for language, found in languages.items()}
+    cheapest = min((result.tokens for result in languages.values()), default=1)
+    return {language: result.tokens / cheapest for language, result in languages.items()}

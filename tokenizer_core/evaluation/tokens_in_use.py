@@ -1,8 +1,7 @@
-"""Where tokens come about: in which words and documents, how often, and what that says of a vocab.
+"""Where words and documents make tokens, how often, and how a vocab is used.
 
-A token *comes about* in a word when it is among the word's ids in the end or is part of a longer
-token that is: the merges that lead to it fired there. So the final ids of words and the tree of
-merges say which tokens came about where.
+A token is *made* in a word if it is among the word's final ids or is part of a longer token that
+is: its merges applied there. So the final ids of words and the merge tree give the tokens made.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ _BYTES_AT_A_TIME = 4 << 20
 
 
 class MergeTree:
-    """The parts of every token, as far as merges make it of parts.
+    """The parts of every token that merges make.
 
-    Where several merges make the same token, which foreign tokenizers have, all their parts count.
+    If several merges make the same token, as in imported tokenizers, all their parts count.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.size = tokenizer.spec.largest_id + 1
-        self.is_exact = True  # each token is made of two parts in one way only, or of none
+        self.is_exact = True  # at most one merge makes each token
         self._levels: list[tuple[NDArray[np.int64], ...]] = []
         if not has_curve(tokenizer):
-            return  # words, or some of them, become tokens without merges
+            return  # some words become tokens without merges
         lengths = np.zeros(self.size, np.int64)
         for id_, token in tokenizer.vocab.items():
             lengths[id_] = len(token)
@@ -54,23 +53,21 @@ class MergeTree:
         self.is_exact = len(np.unique(columns[2])) == columns.shape[1]
         order = np.argsort(-lengths[columns[2]], kind="stable")
         columns, lengths = columns[:, order], lengths[columns[2, order]]
-        # Parts are shorter than what they make: of one length none is part of another.
+        # Parts are shorter than their token, so tokens of one length are never parts of each other.
         for level in np.split(columns, np.flatnonzero(np.diff(lengths)) + 1, axis=1):
             self._levels.append((level[0], level[1], level[2]))
 
     def pass_down(self, values: NDArray[np.int64], joined: np.ufunc) -> None:
-        """Join the value of every token to those of its parts, from the longest tokens down.
+        """Combine the value of every token into those of its parts, in place.
 
-        Args:
-            values: int64 ``[size]``, changed in place.
-            joined: `np.minimum`, `np.maximum` or `np.add`.
+        ``joined`` is `np.minimum`, `np.maximum` or `np.add`.
         """
         for left, right, results in self._levels:
             joined.at(values, left, values[results])
             joined.at(values, right, values[results])
 
     def made_of(self, tokens: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """By id: whether a token is one of these or has one of them among its parts."""
+        """By id: whether a token is one of these or has one of them as a part."""
         made = np.zeros(self.size, np.bool_)
         made[tokens] = True
         for left, right, results in reversed(self._levels):
@@ -80,19 +77,19 @@ class MergeTree:
 
 @dataclass(frozen=True, slots=True)
 class MadeTokens:
-    """Which tokens come about in each of some words."""
+    """The tokens made in each of some words."""
 
     tree: MergeTree
-    ids: NDArray[np.uint32]  # the tokens that the words are left with, word after word
-    ends: NDArray[np.int64]  # [words]: how many these are up to the end of each word
+    ids: NDArray[np.uint32]  # final ids, word after word
+    ends: NDArray[np.int64]  # [words]: number of ids up to the end of each word
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, words: WordCounts) -> MadeTokens:
-        """Encode words, which the tokenizer's pattern has cut; on all processors."""
+        """Encode pre-tokens of the tokenizer's pattern, on all processors."""
 
         def encoded(begin: int) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-            some = words.between(begin, begin + _WORDS_AT_A_TIME)
-            ids, ends = tokenizer.encoder.encode_rows(some.word_bytes, some.offsets)
+            part = words.between(begin, begin + _WORDS_AT_A_TIME)
+            ids, ends = tokenizer.encoder.encode_rows(part.word_bytes, part.offsets)
             return ids, np.diff(ends, prepend=0)
 
         begins = range(0, max(len(words), 1), _WORDS_AT_A_TIME)
@@ -101,36 +98,28 @@ class MadeTokens:
         return cls(MergeTree(tokenizer), np.concatenate(ids), np.cumsum(np.concatenate(lengths)))
 
     def smallest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """By id: the smallest value of a word in which the token comes about, or `NOWHERE`.
-
-        Args:
-            values: int64 ``[words]``, not negative.
-        """
+        """By id: the smallest value of a word that makes the token, or `NOWHERE`."""
         smallest = self._joined(LEAST, values, NOWHERE)
         self.tree.pass_down(smallest, np.minimum)
         return smallest
 
     def largest(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """By id: the largest value of a word in which the token comes about, or −1."""
+        """By id: the largest value of a word that makes the token, or −1."""
         largest = self._joined(MOST, values, -1)
         self.tree.pass_down(largest, np.maximum)
         return largest
 
     def totals(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
-        """By id: the sum of the values of all words that are left with the token.
-
-        A word that is left with a token twice adds twice.
-        """
+        """By id: the sum of word values for each final occurrence of the token."""
         return self._joined(SUM, values, 0)
 
     def rows_making(self, tokens: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The words in which some token of these comes about, ascending (int64)."""
+        """The words that make at least one of these tokens, ascending (int64)."""
         rows = np.empty(len(self.ends), np.bool_)
         mark_rows(self.ids, self.ends, self.tree.made_of(tokens), rows)
         return np.flatnonzero(rows).astype(np.int64)
 
     def take(self, rows: NDArray[np.int64]) -> MadeTokens:
-        """The same of some words alone."""
         begins = np.concatenate((np.zeros(1, np.int64), self.ends[:-1]))[rows]
         lengths = self.ends[rows] - begins
         ends = np.cumsum(lengths)
@@ -138,39 +127,35 @@ class MadeTokens:
         return MadeTokens(self.tree, self.ids[places], ends)
 
     def _joined(self, how: int, values: NDArray[np.int64], none: int) -> NDArray[np.int64]:
-        """By id: the values of all words that are left with the token, joined."""
-        found = np.full(self.tree.size, none, np.int64)
-        join_values(self.ids, self.ends, np.require(values, np.int64, ["C", "W"]), how, found)
-        return found
+        """By id: the combined values of all words with the token among their final ids."""
+        joined = np.full(self.tree.size, none, np.int64)
+        join_values(self.ids, self.ends, np.require(values, np.int64, ["C", "W"]), how, joined)
+        return joined
 
 
 @dataclass(frozen=True, slots=True)
 class MakingWord:
-    """A word in which a token comes about."""
+    """A word that makes a token."""
 
     word: bytes
-    count: int  # its occurrences
-    times: int  # how often one of them makes the token
+    count: int  # occurrences of the word
+    times: int  # how often one occurrence makes the token
 
     @property
     def made(self) -> int:
-        """How often the word makes the token in all."""
         return self.count * self.times
 
 
 def making_words(tokenizer: Tokenizer, id_: int, words: WordCounts) -> list[MakingWord]:
-    """The words in which a token comes about, those that make it most often first.
+    """Find the words that make a token, the most frequent makers first.
 
-    It comes about where its merge fires, whether or not a later merge takes it in; so the words
-    are encoded with the merges up to its own.
+    A token is made where its merge applies, even if a later merge absorbs it. So the words are
+    encoded with the merges up to its own.
 
     Args:
-        tokenizer: of byte-level BPE.
-        id_: a byte, or what a merge makes; for any other id no word does.
-        words: cut by the tokenizer's pattern.
-
-    Raises:
-        InvalidOption: a tokenizer of another algorithm.
+        tokenizer: byte-level BPE.
+        id_: a byte or the result of a merge; other ids give an empty list.
+        words: split by the tokenizer's pattern.
     """
     encoder = tokenizer.byte_pairs
     left, right, results = tokenizer.merge_ids
@@ -179,23 +164,23 @@ def making_words(tokenizer: Tokenizer, id_: int, words: WordCounts) -> list[Maki
         return []
     end = int(ranks[0]) + 1 if len(ranks) else 0
     columns = left[:end], right[:end], results[:end]
-    then = BytePairEncoder(encoder.byte_ids, *columns, encoder.pattern, cache_words=0)
+    prefix_encoder = BytePairEncoder(encoder.byte_ids, *columns, encoder.pattern, cache_words=0)
     holding = words.take(rows_holding(tokenizer.id_to_token(id_), words))
-    ids, ends = then.encode_words(holding.words())
-    so_many = np.concatenate(([0], np.cumsum(ids == id_)))
-    times = np.diff(so_many[ends], prepend=0)
-    made = times * holding.counts
-    order = np.argsort(-made, kind="stable")
-    chosen = holding.take(order[made[order] > 0])
-    of_each = times[order[made[order] > 0]].tolist()
+    ids, ends = prefix_encoder.encode_words(holding.words())
+    running = np.concatenate(([0], np.cumsum(ids == id_)))
+    times = np.diff(running[ends], prepend=0)
+    made_by_word = times * holding.counts
+    order = np.argsort(-made_by_word, kind="stable")
+    chosen = holding.take(order[made_by_word[order] > 0])
+    of_each = times[order[made_by_word[order] > 0]].tolist()
     return [
-        MakingWord(word, count, one)
-        for (word, count), one in zip(chosen.items(), of_each, strict=True)
+        MakingWord(word, count, times_of_word)
+        for (word, count), times_of_word in zip(chosen.items(), of_each, strict=True)
     ]
 
 
 def rows_holding(content: bytes, words: WordCounts) -> NDArray[np.int64]:
-    """Rows whose word holds some bytes (at least one), ascending."""
+    """Rows of the words that contain some bytes (at least one), ascending."""
     data = words.word_bytes
     places = np.flatnonzero(data[: max(len(data) - len(content) + 1, 0)] == content[0])
     for ahead, byte in enumerate(content[1:], 1):
@@ -207,15 +192,15 @@ def rows_holding(content: bytes, words: WordCounts) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class TrainingDocuments:
-    """The documents of a chunk or a part of one, as training read them.
+    """The documents of a chunk, or of a part of it, as training read them.
 
-    No sequence of it may have been replaced by U+FFFD: positions are places in the text.
+    No bytes may have been replaced by U+FFFD: positions are offsets in the text.
     """
 
     text: ChunkText
     reading: Reading
     spans: NDArray[np.int64]  # [n, 2]: the documents
-    training: NDArray[np.int64]  # [n, 2]: what of them was trained on
+    training: NDArray[np.int64]  # [n, 2]: the parts used for training
 
     @classmethod
     def of(cls, text: ChunkText, reading: Reading) -> TrainingDocuments:
@@ -223,14 +208,14 @@ class TrainingDocuments:
         return cls(text, reading, spans, reading.share_out(text.text, spans, text.across).training)
 
     def numbers(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The document that each position (of a byte within one) belongs to."""
+        """The index of the document that contains each byte position."""
         places, origins = self.text.anchors[:, 0], self.text.anchors[:, 1]
         anchor = np.searchsorted(origins, positions, "right") - 1
         place = positions - origins[anchor] + places[anchor]
         return (np.searchsorted(self.spans[:, 0], place, "right") - 1).astype(np.int64)
 
     def words(self, number: int) -> WordCounts:
-        """The words of one document, of which nothing held out is counted."""
+        """The words of one document, without held-out text."""
         begin, end = self.spans[number].tolist()
         text = Text.of(self.text.text.bytes(begin, end))
         firsts = self.training[:, 0]
@@ -247,26 +232,24 @@ def made_in_one_document(
     reading: Reading,
     copies: bytes = b"",
 ) -> NDArray[np.int64]:
-    """Those of some tokens that came about in one document of a chunk and in no other.
+    """Find the candidates that were made in exactly one document of a chunk.
 
-    Documents are what training read: text between special tokens, the record of a JSON line, and
-    of these what was not held out. The chunk is read no further than until every candidate has
-    been met in two documents.
+    Documents are as training read them: text between special tokens, or the record of a JSON line,
+    without held-out text. Reading stops when every candidate was made in two documents.
 
     Args:
-        tokenizer: its pattern is the reading's.
+        tokenizer: with the pattern of ``reading``.
         candidates: ids.
-        text, reading: as they were counted.
-        copies: a byte for each document, 1 where training left it out as a copy; empty for none.
+        copies: a byte per document, 1 if training left it out as a duplicate; empty for none.
 
     Returns:
-        int64, ascending; candidates that come about in no document are not among them.
+        int64, ascending; without candidates that no document makes.
     """
     first = np.full(tree.size, NOWHERE, np.int64)
     last = np.full(tree.size, -1, np.int64)
     waiting = np.unique(candidates)
     for ids, documents in _encoded(tokenizer, text, reading, copies):
-        # Of equal ids the last one written stays.
+        # NumPy keeps the last value of repeated indices: reversed, that is the first document.
         here = np.full(tree.size, NOWHERE, np.int64)
         here[ids[::-1]] = documents[::-1]
         np.minimum(first, here, out=first)
@@ -283,7 +266,7 @@ def made_in_one_document(
 def _encoded(
     tokenizer: Tokenizer, text: ChunkText, reading: Reading, copies: bytes
 ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
-    """Ids of the text that was trained on, a few megabytes at a time, and each one's document."""
+    """Ids of the training text, a few MiB at a time, and the document of each id."""
     documents, _ = documents_between(text, reading.special_bytes)
     if copies:
         documents = np.ascontiguousarray(documents[np.frombuffer(copies, np.uint8) == 0])
@@ -295,26 +278,26 @@ def _encoded(
     while done < len(spans):
         begin = spans[done, 0]
         end = max(int(np.searchsorted(spans[:, 1], begin + _BYTES_AT_A_TIME, "right")), done + 1)
-        some = Text.of(text.text.bytes(int(begin), int(spans[end - 1, 1])))
-        none = np.full(end - done, -1, np.int64)
-        ids, ends = tokenizer.encoder.encode(some, spans[done:end] - begin, none)
+        part = Text.of(text.text.bytes(int(begin), int(spans[end - 1, 1])))
+        no_ids = np.full(end - done, -1, np.int64)
+        ids, ends = tokenizer.encoder.encode(part, spans[done:end] - begin, no_ids)
         yield ids, np.repeat(numbers[done:end], np.diff(ends, prepend=0))
         done = end
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenUse:
-    """How often tokens come about in counted words; arrays have ``[largest id + 1]`` entries.
+    """How often counted words make tokens; arrays have ``[largest id + 1]`` entries.
 
     Attributes:
-        made: how often the token came about while the words were merged: for a byte its
-            occurrences, for a merge how often it fired (for most pairs their count when they were
-            merged in training; of ``aaa`` only one pair can fire).
-        left: how often it is among the ids of the words in the end.
+        made: how often the token was made while merging: the occurrences of a byte, the
+            applications of a merge (for most pairs their count when they were merged in training;
+            in ``aaa`` only one pair applies).
+        left: how often it is among the final ids of the words.
         absorbed: float64, by id: the largest share of a token's occurrences at that time that one
-            merge takes in (intersection over self, Chizhov et al. 2024); 0 where none does, and
-            for single bytes, which no vocab can do without.
-        gains: by rank, how often each merge fired: the tokens it saves. Empty where nothing merges.
+            merge absorbs (intersection over self, Chizhov et al. 2024); 0 if none does, and for
+            single bytes, which every vocab needs.
+        gains: by rank, how often each merge applied: the tokens it saves. Empty without merges.
         bytes: Σ count · length of the words.
     """
 
@@ -326,21 +309,17 @@ class TokenUse:
 
     @property
     def junk(self) -> NDArray[np.int64]:
-        """Ids of tokens that are mostly a step on the way to one longer token."""
+        """Ids of tokens that are mostly parts of one longer token."""
         return np.flatnonzero(self.absorbed >= JUNK_SHARE).astype(np.int64)
 
 
 def token_use(
     tokenizer: Tokenizer, words: WordCounts, tokens: MadeTokens | None = None
 ) -> TokenUse:
-    """Count the tokens of words; special tokens are never among them.
+    """Count the tokens that words make; special tokens are never among them.
 
-    Where words are taken whole and for other algorithms than byte-level BPE nothing merges on the
-    way, so ``made`` equals ``left``.
-
-    Args:
-        words: cut by the tokenizer's pattern.
-        tokens: of these words, where they have been encoded before.
+    If words are looked up whole, or for other algorithms than byte-level BPE, ``made`` equals
+    ``left``. ``tokens`` may be those of ``words`` if they were encoded before.
     """
     size = tokenizer.spec.largest_id + 1
     if not has_curve(tokenizer):
@@ -371,39 +350,39 @@ def _absorbed(
     second: NDArray[np.int64],
     gains: NDArray[np.int64],
 ) -> NDArray[np.float64]:
-    """float64, by id: how much of a token the greediest merge takes of what is left of it then."""
-    parts, taken = np.concatenate([first, second]), np.concatenate([gains, gains])
+    """By id: the largest share of a token's current count that one merge absorbs."""
+    parts, absorbed_counts = np.concatenate([first, second]), np.concatenate([gains, gains])
     ranks = np.tile(np.arange(len(gains)), 2)
     order = np.lexsort((ranks, parts))
-    parts, taken = parts[order], taken[order]
-    before = np.cumsum(taken) - taken  # by this and all smaller ids
+    parts, absorbed_counts = parts[order], absorbed_counts[order]
+    before = np.cumsum(absorbed_counts) - absorbed_counts  # counts of smaller ids included
     begins = np.flatnonzero(np.diff(parts, prepend=-1))
     of_this = before - np.repeat(before[begins], np.diff(begins, append=len(parts)))
-    there = made[parts] - of_this
-    twice = np.zeros(len(parts), np.bool_)  # the right half of a pair of equals
+    remaining = made[parts] - of_this
+    twice = np.zeros(len(parts), np.bool_)  # the right half of a pair of equal tokens
     twice[1:] = (parts[1:] == parts[:-1]) & (ranks[order][1:] == ranks[order][:-1])
     absorbed = np.zeros(len(made))
-    np.maximum.at(absorbed, parts, np.where(twice, 0.0, taken / np.maximum(there, 1)))
+    np.maximum.at(absorbed, parts, np.where(twice, 0.0, absorbed_counts / np.maximum(remaining, 1)))
     return absorbed
 
 
 def _byte_counts(words: WordCounts) -> NDArray[np.int64]:
-    """int64 ``[256]``: how often each byte occurs in counted words."""
+    """int64 ``[256]``: the count of each byte in counted words."""
     sums = np.zeros(256, np.int64)
     for begin in range(0, len(words), _WORDS_AT_A_TIME):
-        some = words.between(begin, begin + _WORDS_AT_A_TIME)
-        np.add.at(sums, some.word_bytes, np.repeat(some.counts, some.lengths))
+        part = words.between(begin, begin + _WORDS_AT_A_TIME)
+        np.add.at(sums, part.word_bytes, np.repeat(part.counts, part.lengths))
     return sums
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUsage:
-    """How the words that were counted use a vocab of byte-level BPE.
+    """Use of a byte-level BPE vocab by the counted words.
 
     Attributes:
         dead: ordinary tokens that do not occur.
-        rare: those that occur, but below `RARE` times.
-        junk: tokens that are mostly a step to one longer token, see `TokenUse.junk`.
+        rare: those that occur fewer than `RARE` times.
+        junk: tokens that are mostly parts of one longer token, see `TokenUse.junk`.
         f95_by_size: (vocab size, the count that at least 95 % of that vocab reach).
     """
 
@@ -414,23 +393,20 @@ class TokenUsage:
 
     @property
     def largest_well_used(self) -> int | None:
-        """The largest of these sizes where 95 % of the vocab occur `RARE` times; None for none.
+        """The largest size at which 95 % of the vocab occur `RARE` times, if any.
 
-        The rule of Gowda & May 2020, on the words trained on.
+        The rule of Gowda & May 2020, on the training words.
         """
         sizes = [size for size, count in self.f95_by_size if count >= RARE]
         return max(sizes, default=None)
 
 
 def token_usage(tokenizer: Tokenizer, use: TokenUse) -> TokenUsage:
-    """How a vocab, and its smaller sizes, are used by counted words.
+    """Compute how counted words use a vocab and its smaller sizes.
 
     Args:
-        tokenizer: of byte-level BPE without ``ignore_merges``.
-        use: of its tokens in these words, best those it was trained on.
-
-    Raises:
-        InvalidOption: a tokenizer of another algorithm.
+        tokenizer: byte-level BPE without ``ignore_merges``.
+        use: of its tokens in these words, ideally the training words.
     """
     left, right, results = tokenizer.byte_pairs.merge_ids
     ordinary = np.concatenate((tokenizer.byte_pairs.byte_ids, results))

@@ -1,4 +1,4 @@
-"""Merges learned: the engine, checkpoints, and what every algorithm that merges has in common."""
+"""Merge engines, checkpoints and the learning loop of all merging algorithms."""
 
 from __future__ import annotations
 

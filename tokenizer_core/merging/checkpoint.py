@@ -1,4 +1,4 @@
-"""Checkpoints of learned merges, when they are saved, and the progress of learning."""
+"""Checkpoints of learned merges: file format, save schedule, progress reports."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _BYTES = 256
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
-    """Merges in the numbering of training: base tokens first, then merges.
+    """Merges in training ids: base tokens first, then merges.
 
     Attributes:
-        counts_digest: of the word counts they were learned from.
-        settings_digest: of everything else that decides which merges are learned; not of how
-            many, so one chain of checkpoints serves every vocabulary size.
+        counts_digest: digest of the word counts.
+        settings_digest: digest of all other settings that decide the merges; not of their number,
+            so one chain of checkpoints serves every vocabulary size.
         left, right: int32 [n].
         counts: int64 [n], each pair's count when it was merged.
-        base_tokens: how many there are: 256 bytes, or the characters of the words.
+        base_tokens: number of base tokens: 256 bytes, or the characters of the words.
     """
 
     counts_digest: str
@@ -52,12 +52,8 @@ class Checkpoint:
         return len(self.left)
 
     def require_same_run(self, counts_digest: str, settings_digest: str) -> None:
-        """Refuse to be continued with other counts or settings.
-
-        Raises:
-            InvalidOption: either digest differs.
-        """
-        for what, ours, theirs, remedy in (
+        """Raise `InvalidOption` if the counts or settings differ from the checkpoint's."""
+        for kind, ours, theirs, remedy in (
             ("word counts", self.counts_digest, counts_digest, "the same corpus and pattern"),
             (
                 "settings",
@@ -68,25 +64,19 @@ class Checkpoint:
         ):
             if ours != theirs:
                 raise InvalidOption(
-                    f"the checkpoint was made with other {what}: {ours[:12]}…, now {theirs[:12]}…",
-                    f"a checkpoint continues only with {remedy}; the vocabulary size may differ",
-                    f"give {remedy}, or train from the beginning without resume_from",
+                    f"the checkpoint was made with other {kind}: {ours[:12]}…, now {theirs[:12]}…",
+                    f"expected {remedy}; the vocabulary size may differ",
+                    f"use {remedy}, or train from the beginning without resume_from",
                 )
 
 
 def previous_path(path: Path) -> Path:
-    """Where the checkpoint before the last one is kept."""
+    """Path of the checkpoint before the last one."""
     return path.with_name(path.name + ".previous")
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write ``checkpoint`` durably; the file that was there becomes `previous_path`.
-
-    A broken file never displaces a whole one.
-
-    Raises:
-        DiskFull: no space; what was there can still be loaded.
-    """
+    """Write ``checkpoint`` durably; the last valid file becomes `previous_path`."""
     if path.exists():
         try:
             _read(path)
@@ -98,17 +88,16 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
-    """Read the last checkpoint, or the one before when the last is broken or missing.
+    """Read the last checkpoint; if it is broken or missing, the one before.
 
     Raises:
-        CorruptFile: neither is whole.
-        InvalidOption: there is neither.
+        CorruptFile: neither is valid. InvalidOption: neither exists.
     """
     candidates = [place for place in (path, previous_path(path)) if place.is_file()]
     if not candidates:
         raise InvalidOption(
             f"there is no checkpoint at {path}",
-            "resume_from takes a file that an earlier run wrote as its checkpoint",
+            "expected a file that an earlier run wrote as its checkpoint",
             "check the path, or train from the beginning without resume_from",
         )
     for place in candidates[:-1]:
@@ -148,12 +137,12 @@ def _read(path: Path) -> Checkpoint:
         raise _corrupt(path, f"ends after {len(content)} bytes")
     magic, version, header_length, merges = _FRAME.unpack_from(content)
     if magic != MAGIC:
-        raise _corrupt(path, "does not begin as a checkpoint does")
+        raise _corrupt(path, "does not begin like a checkpoint")
     if version != FORMAT_VERSION:
-        raise _corrupt(path, f"has format {version}; this program reads format {FORMAT_VERSION}")
+        raise _corrupt(path, f"has format {version}; expected format {FORMAT_VERSION}")
     expected = _FRAME.size + header_length + merges * _BYTES_PER_MERGE + _TRAILER
     if header_length > _LONGEST_HEADER or len(content) != expected:
-        raise _corrupt(path, f"holds {len(content)} bytes and declares {expected}")
+        raise _corrupt(path, f"has {len(content)} bytes instead of {expected}")
     if hashlib.sha256(content[:-_TRAILER]).digest() != content[-_TRAILER:]:
         raise _corrupt(path, "fails its SHA-256")
     body = content[_FRAME.size : -_TRAILER]
@@ -162,9 +151,9 @@ def _read(path: Path) -> Checkpoint:
     left = np.frombuffer(body, "<i4", merges, at).astype(np.int32)
     right = np.frombuffer(body, "<i4", merges, at + 4 * merges).astype(np.int32)
     counts = np.frombuffer(body, "<i8", merges, at + 8 * merges).astype(np.int64)
-    made = np.arange(base, base + merges)
+    merged_ids = np.arange(base, base + merges)
     for ids in (left, right):
-        if np.any((ids < 0) | (ids >= made)):
+        if np.any((ids < 0) | (ids >= merged_ids)):
             raise _corrupt(path, "holds a merge of tokens that do not exist yet")
     return Checkpoint(counts_digest, settings_digest, left, right, counts, base)
 
@@ -175,7 +164,7 @@ def _described(path: Path, header: bytes) -> tuple[str, str, int]:
         digests = fields["counts_digest"], fields["settings_digest"]
         base = fields.get("base_tokens", _BYTES)
     except (ValueError, KeyError, TypeError) as error:
-        raise _corrupt(path, "has a header that is not understood") from error
+        raise _corrupt(path, "has an invalid header") from error
     if not all(isinstance(digest, str) and len(digest) == DIGEST_LENGTH for digest in digests):
         raise _corrupt(path, "has a header without digests")
     if type(base) is not int or not 0 <= base < 1 << 31:
@@ -186,25 +175,20 @@ def _described(path: Path, header: bytes) -> tuple[str, str, int]:
 def _corrupt(path: Path, what: str) -> CorruptFile:
     return CorruptFile(
         f"the checkpoint {path} {what}",
-        "a checkpoint is whole: written aside, synced and renamed",
+        "expected a complete checkpoint",
         f"delete {path} and train again without resume_from",
     )
 
 
 _SECONDS = 1.0
-_SHARE = 20  # a write that took t seconds is followed by 20 t seconds of work at least
+_SHARE = 20  # after a write of t seconds, merge for at least 20 t seconds
 
 
 class CheckpointSchedule:
-    """Saves after every second of work or every so many merges, whichever comes first.
+    """Saves after every second or every so many merges, whichever comes first.
 
-    On a slow disk the merges wait, so that saving takes a twentieth of the time at most.
-
-    Args:
-        path: where to save.
-        blank: a checkpoint of this run without merges.
-        saved: how many merges the file holds already.
-        every: merges after which a checkpoint is due; 1 saves after each merge, however slow.
+    On a slow disk saves are rarer: they take at most a twentieth of the time. With ``every`` = 1
+    each merge is saved, however slow. ``blank`` is a checkpoint of this run without merges.
     """
 
     def __init__(self, path: Path, blank: Checkpoint, saved: int, every: int) -> None:
@@ -217,18 +201,18 @@ class CheckpointSchedule:
 
     @property
     def next_stop(self) -> int:
-        """The number of merges at which a look is worth while."""
+        """The number of merges at which a checkpoint is due."""
         return self._saved + self._every
 
     def look(self, learned: NDArray[np.int64]) -> None:
-        """Save ``learned`` ([n, 3]: left, right, count) if it is time."""
+        """Save ``learned`` ([n, 3]: left, right, count) if a checkpoint is due."""
         idle = time.monotonic() - self._saved_at
         due = len(learned) >= self.next_stop or idle >= _SECONDS
         if due and (self._every == 1 or idle >= _SHARE * self._writing_took):
             self.save(learned)
 
     def save(self, learned: NDArray[np.int64]) -> None:
-        """Save ``learned`` unless the file holds as many merges."""
+        """Save ``learned`` unless the file already holds as many merges."""
         if len(learned) <= self._saved:
             return
         began = time.monotonic()
@@ -240,19 +224,18 @@ class CheckpointSchedule:
 
 
 _REPORT_SECONDS = 0.1
-_MEMORY_OF_SPEED = 0.7  # how much of the earlier estimate of seconds per merge survives a report
+_MEMORY_OF_SPEED = 0.7  # weight of the earlier estimate of seconds per merge at each report
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingProgress:
-    """Where training stands.
+    """Progress of training; the numbers of merges include those of a checkpoint.
 
     Attributes:
-        merges_done, merges_total: merges made so far and wanted, those of a checkpoint included.
         best_pair: (left, right) bytes of the last merge.
-        best_count: how often it occurred when it was merged.
+        best_count: its count when it was merged.
         seconds: since the first merge began.
-        eta_seconds: estimated time to the last merge, at the recent speed.
+        eta_seconds: estimated seconds to the last merge, at the recent speed.
     """
 
     merges_done: int
@@ -267,23 +250,23 @@ OnProgress = Callable[[TrainingProgress], None]
 
 
 class Merger(Protocol):
-    """What merges pairs one after the other: `MergeEngine`, `ParityEngine`."""
+    """Interface of `MergeEngine` and `ParityEngine`."""
 
     base: int
 
     @property
     def merges_done(self) -> int:
-        """How many there are."""
+        """Number of merges so far."""
 
     @property
     def learned(self) -> NDArray[np.int64]:
         """[merges_done, 3]: left id, right id, count when merged."""
 
     def learn(self, goal: int) -> bool:
-        """Learn merges until there are ``goal``; False when no further pair may be merged."""
+        """Learn merges until there are ``goal``; return False if no pair is left before."""
 
     def apply(self, given: NDArray[np.int64], goal: int) -> None:
-        """Apply the merges ``given`` [n, 2] until ``goal`` have been made; goal ≤ n."""
+        """Apply the merges ``given`` [n, 2] until there are ``goal``; goal ≤ n."""
 
     def token(self, token: int) -> bytes:
         """The bytes of a token."""
@@ -301,12 +284,10 @@ class Reporter:
         self._seconds_per_merge: float | None = None
 
     def look(self) -> None:
-        """Report if the last report is long enough ago."""
         if self._on_progress and time.monotonic() - self._reported >= _REPORT_SECONDS:
             self._report()
 
     def finish(self) -> None:
-        """Report the end, unless it has been reported."""
         if self._on_progress and self._engine.merges_done > self._reported_merges:
             self._report()
 

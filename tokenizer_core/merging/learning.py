@@ -1,4 +1,4 @@
-"""Merges learned with checkpoints and progress reports, over bytes and over characters."""
+"""The learning loop with checkpoints and progress reports; words over characters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bpeline.tokenizer_core.merging.merge_engine import MergeEngine, SymbolWords
 from bpeline.tokenizer_core.vocabulary import validate_tie_break
 
 MERGES_PER_CHECKPOINT = 1000
-_CALL_SECONDS = 0.03  # of one kernel call: long enough to cost nothing, short for Ctrl-C
+_CALL_SECONDS = 0.03  # per kernel call: negligible overhead, and Ctrl-C works
 _FIRST_CALL = 32  # merges
 _DEFAULTS = (
     "the defaults are min_count=2, min_word_count=1, max_token_bytes=None, checkpoint_every=1000"
@@ -37,12 +37,7 @@ _DEFAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class PrunedWords:
-    """What ``min_word_count`` left out.
-
-    Attributes:
-        words: distinct words.
-        occurrences: of all of them together.
-    """
+    """The distinct words and occurrences that ``min_word_count`` removed."""
 
     words: int
     occurrences: int
@@ -52,19 +47,14 @@ NOTHING = PrunedWords(0, 0)
 
 
 def prune(counts: WordCounts, min_word_count: int) -> tuple[WordCounts, PrunedWords]:
-    """The words that occur ``min_word_count`` times or more, and what was left out.
-
-    Raises:
-        InvalidOption: the least count is no whole number from 1 on.
-        EmptyCorpus: no word of several is left.
-    """
+    """Return the words with at least ``min_word_count``, and the size of the rest."""
     checks.instance("counts", counts, WordCounts)
     min_word_count = checks.whole_number("min_word_count", min_word_count, 1)
     frequent = counts.at_least(min_word_count)
     if min_word_count > 1 and len(counts) and not len(frequent):
         raise EmptyCorpus(
             f"none of {len(counts)} words occurs {min_word_count} times",
-            f"min_word_count is at most {int(counts.counts.max())}, the most frequent word's count",
+            f"expected a min_word_count of at most {int(counts.counts.max())}, the highest count",
             "choose a smaller min_word_count, or leave it out",
         )
     if frequent is counts:
@@ -75,16 +65,15 @@ def prune(counts: WordCounts, min_word_count: int) -> tuple[WordCounts, PrunedWo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedMerges:
-    """Merges in order, in the numbering of training.
+    """Merges in order, in training ids: base tokens, then merges.
 
-    Ids below the number of base tokens are these (bytes in `byte_order` of the tie-break, or
-    characters); the next ones are the merges.
+    Base tokens are the bytes in `byte_order` of the tie-break, or characters.
 
     Attributes:
         left, right: int32 [n].
-        counts: int64 [n]: how often each pair occurred when it was merged.
-        exhausted: whether training ended early because no pair was left to merge.
-        pruned: the words that ``min_word_count`` left out.
+        counts: int64 [n], each pair's count when it was merged.
+        exhausted: training ended early because no pair was left.
+        pruned: the words that ``min_word_count`` removed.
     """
 
     left: NDArray[np.int32]
@@ -97,19 +86,18 @@ class LearnedMerges:
         return len(self.left)
 
     def pairs(self) -> list[tuple[int, int]]:
-        """(left id, right id) of each merge."""
         return list(zip(self.left.tolist(), self.right.tolist(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """How learning goes about it; nothing here changes what is learned.
+    """Checkpoints and progress reports of a training; they do not change the result.
 
     Attributes:
         resume_from: a checkpoint of the same counts and settings.
-        checkpoint: where to save the merges while learning; the checkpoint before is kept beside
-            it. Saved at the end too.
-        checkpoint_every: merges between two checkpoints (fewer when they take over a second).
+        checkpoint: where to save the merges, during training and at the end; the checkpoint before
+            is kept next to it.
+        checkpoint_every: merges between two checkpoints (fewer if they take over a second).
         on_progress: called at most ten times a second and at the end.
     """
 
@@ -127,13 +115,13 @@ class Course:
 
     @property
     def saved_in(self) -> Path | None:
-        """The file of earlier merges, if they are in one."""
+        """The file to resume from, if any."""
         earlier = self.resume_from
         return None if earlier is None or isinstance(earlier, Checkpoint) else Path(earlier)
 
     @property
     def kept_in(self) -> Path | None:
-        """Where to save the merges while learning, if anywhere."""
+        """The file to save checkpoints in, if any."""
         return None if self.checkpoint is None else Path(self.checkpoint)
 
 
@@ -145,11 +133,6 @@ def validate_options(
     max_token_bytes: int | None = None,
     every: int = MERGES_PER_CHECKPOINT,
 ) -> None:
-    """Refuse options out of range.
-
-    Raises:
-        InvalidOption: naming the option and what it may be.
-    """
     validate_tie_break(tie_break)
     for name, value, least in (
         ("merges", merges, 0),
@@ -171,20 +154,19 @@ def learn_with(
     given: NDArray[np.int32] | None = None,
     pruned: PrunedWords = NOTHING,
 ) -> LearnedMerges:
-    """Learn until there are ``merges`` merges, those ``given`` and those of a checkpoint included.
+    """Learn until there are ``merges`` merges, including those given or resumed.
 
     Args:
         make_engine: called unless the checkpoint holds all merges.
-        counts: the words, before any were left out; None where no checkpoint is read or saved.
-        settings: digest of all else that decides which merges are learned, apart from their number.
-        given: int32 [n, 2]: merges that come before all learned ones.
-        pruned: what to say was left out.
+        counts: the words before pruning; None if no checkpoint is read or saved.
+        settings: digest of all other settings that decide the merges, except their number.
+        given: int32 [n, 2], merges that precede all learned ones.
 
     Raises:
-        InvalidOption: a checkpoint of other counts or settings, or none where one is named.
-        CorpusError: counts beyond 64 bits.
-        CorruptFile: no whole checkpoint, or one that these counts contradict.
-        DiskFull: no space for the checkpoint; the one before is whole.
+        InvalidOption: a checkpoint of other counts or settings, or a missing one.
+        CorpusError: counts that exceed 64 bits.
+        CorruptFile: a damaged checkpoint, or one that contradicts these counts.
+        DiskFull: no space for the checkpoint; the one before is still valid.
     """
     saved, kept_in = course.resume_from, course.kept_in
     if saved is not None and not isinstance(saved, Checkpoint):
@@ -204,10 +186,10 @@ def learn_with(
     engine = make_engine()
     schedule = None
     if kept_in is not None:
-        held = len(saved) if saved is not None and course.saved_in == kept_in else 0
-        nothing = np.zeros(0, np.int32)
-        blank = Checkpoint(*digests, nothing, nothing, np.zeros(0, np.int64), engine.base)
-        schedule = CheckpointSchedule(kept_in, blank, held, course.checkpoint_every)
+        saved_merges = len(saved) if saved is not None and course.saved_in == kept_in else 0
+        no_merges = np.zeros(0, np.int32)
+        blank = Checkpoint(*digests, no_merges, no_merges, np.zeros(0, np.int64), engine.base)
+        schedule = CheckpointSchedule(kept_in, blank, saved_merges, course.checkpoint_every)
     reporter = Reporter(course.on_progress, engine, merges)
     if given is not None:
         _run(engine, len(given), reporter, schedule, given.astype(np.int64))
@@ -216,17 +198,21 @@ def learn_with(
         _run(engine, len(saved), reporter, None, pairs)
         if not np.array_equal(engine.learned[: len(saved), 2], saved.counts):
             raise CorruptFile(
-                "the merges of the checkpoint do not occur in these word counts as it says",
-                "a checkpoint gives the count of each merge, and replaying it must find the same",
+                "the merges of the checkpoint have other counts in these words",
+                "expected the same count for each merge when it is replayed",
                 "train again without resume_from, and please report this",
             )
     _run(engine, merges, reporter, schedule, None)
     if schedule is not None:
         schedule.save(engine.learned)
     reporter.finish()
-    left, right, found = engine.learned.T
+    left, right, pair_counts = engine.learned.T
     return LearnedMerges(
-        left.astype(np.int32), right.astype(np.int32), found.copy(), len(found) < merges, pruned
+        left.astype(np.int32),
+        right.astype(np.int32),
+        pair_counts.copy(),
+        len(pair_counts) < merges,
+        pruned,
     )
 
 
@@ -237,7 +223,7 @@ def _run(
     schedule: CheckpointSchedule | None,
     given: NDArray[np.int64] | None,
 ) -> None:
-    """Learn (or apply ``given``) until ``goal`` merges, in kernel calls of some 30 ms."""
+    """Learn or apply ``given`` up to ``goal`` merges, in kernel calls of about 30 ms."""
     pace = _FIRST_CALL
     more = True
     while more and engine.merges_done < goal:
@@ -250,7 +236,7 @@ def _run(
             more = engine.learn(stop)
         else:
             engine.apply(given, stop)
-        if stop == done + pace:  # early merges are slow, late ones fast
+        if stop == done + pace:  # late merges are faster: adapt the number per call
             change = _CALL_SECONDS / max(time.monotonic() - began, 1e-6)
             pace = max(1, int(pace * min(max(change, 0.25), 4.0)))
         if schedule is not None:
@@ -258,20 +244,18 @@ def _run(
         reporter.look()
 
 
-_INSIDE = 1 << 21  # above every character: this one goes on inside a word
-_MARK = b"\xff"  # how a mark that is no character of the text is told apart: no UTF-8 holds it
+_INSIDE = 1 << 21  # flag above every code point: the character is inside a word
+_MARK = b"\xff"  # stands for a mark that is not a character; never valid in UTF-8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CharacterWords:
-    """Words of characters and what their base tokens are.
+    """Words of characters and their base tokens.
 
     Attributes:
-        words: what a `MergeEngine` takes.
         tokens: the base tokens as text, by id.
-        ends: (character, mark) ids of the characters that end words, where the end is marked.
-        allows: whether merges may make a token, given as the bytes of its base tokens; None where
-            they may make any.
+        ends: (character, mark) ids of the characters that end words, if ends are marked.
+        allows: whether merges may make a token of these bytes; None allows all.
     """
 
     words: SymbolWords
@@ -283,23 +267,15 @@ class CharacterWords:
 def words_with_ends(counts: WordCounts, end_of_word: str, joined: bool = False) -> CharacterWords:
     """Each word as its characters and one symbol for its end.
 
-    Base tokens are numbered by code point, the mark where its first character stands: so they are
-    in the order of their text.
+    Base tokens are in the order of their text: by code point, the mark by its first character.
 
-    Words may hold the text of the mark. Inside of a word that is ordinary characters. Where the
-    mark is a character, and a symbol of its own, it is that character, as in the papers' programs:
-    only its place at the end of a word tells it. Otherwise no merge makes a token of
-    characters alone that ends in the mark's text, so a token that ends in it ends a word.
-
-    Args:
-        joined: whether the mark is to become part of the last characters.
-
-    Raises:
-        InvalidOption: an empty mark.
-        EmptyCorpus: no words.
+    Words may contain the text of the mark; inside a word it is ordinary characters. If the mark is
+    a single character and not ``joined`` to the last one, it is the same symbol as that character,
+    as in the papers' programs. Otherwise no merge makes a token that ends in the mark's text but
+    does not end a word.
     """
     if not end_of_word:
-        raise InvalidOption("the mark of the end of a word is empty", "any other text", "'</w>'")
+        raise InvalidOption("the end-of-word mark is empty", "expected any other text", "'</w>'")
     points, offsets = _characters(counts)
     last = points[offsets[1:] - 1]
     is_character = len(end_of_word) == 1 and not joined
@@ -317,30 +293,28 @@ def words_with_ends(counts: WordCounts, end_of_word: str, joined: bool = False) 
     lasts = np.searchsorted(distinct, _numbered(last << 1)[0])
     mark = np.full(len(lasts), int(np.searchsorted(distinct, place)))
     ends = np.stack((lasts, mark), axis=1).astype(np.int64)
-    made = _character_words(counts, rows, offsets, tokens, ends)
+    character_words = _character_words(counts, rows, offsets, tokens, ends)
     if is_character or counts.words_with([end_of_word])[0] is None:
-        return made
-    spelled = list(made.words.base_tokens)
+        return character_words
+    spelled = list(character_words.words.base_tokens)
     spelled[mark[0]] = _MARK
-    told_apart = replace(made.words, base_tokens=tuple(spelled))
-    written = end_of_word.encode()
-    return replace(made, words=told_apart, allows=lambda token: not token.endswith(written))
+    marked_words = replace(character_words.words, base_tokens=tuple(spelled))
+    mark_text = end_of_word.encode()
+    return replace(
+        character_words, words=marked_words, allows=lambda token: not token.endswith(mark_text)
+    )
 
 
 def words_that_go_on(counts: WordCounts, continuation: str) -> CharacterWords:
-    """Each word as its first character and its others, which carry the mark in front.
+    """Each word as its first character and its others with ``continuation`` in front.
 
-    Base tokens are numbered by code point, those without the mark first.
-
-    Raises:
-        InvalidOption: an empty mark.
-        EmptyCorpus: no words.
+    Base tokens are numbered by code point, those that begin words first.
     """
     if not continuation:
         raise InvalidOption(
-            "the mark of tokens that go on inside a word is empty",
-            "any text, which words need not avoid",
-            "'##' is BERT's",
+            "the mark of tokens that continue a word is empty",
+            "expected any text; words may contain it",
+            "use '##', as BERT does",
         )
     points, offsets = _characters(counts)
     content = points | _INSIDE
@@ -354,7 +328,7 @@ def words_that_go_on(counts: WordCounts, continuation: str) -> CharacterWords:
 
 
 def _numbered(content: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """The different values (below 2²²), ascending, and for each place the number of its value."""
+    """The distinct values (below 2²²) in ascending order, and the index of each value."""
     present = np.zeros(2 * _INSIDE, np.bool_)
     present[content] = True
     distinct = np.flatnonzero(present)
@@ -364,12 +338,12 @@ def _numbered(content: NDArray[np.int32]) -> tuple[NDArray[np.int64], NDArray[np
 
 
 def _characters(counts: WordCounts) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """Code points of all words, and where each word begins in them."""
+    """Code points of all words, and the offset of each word."""
     if not len(counts):
         raise EmptyCorpus(
             "there are no words to learn from",
-            "word counts with a word at least",
-            "is the corpus empty, or does min_word_count leave nothing?",
+            "expected word counts with at least one word",
+            "check that the corpus is not empty and min_word_count not too high",
         )
     content = counts.word_bytes.tobytes()
     try:
@@ -377,7 +351,7 @@ def _characters(counts: WordCounts) -> tuple[NDArray[np.int32], NDArray[np.int64
     except UnicodeDecodeError as error:
         raise InvalidOption(
             f"the words are not UTF-8 at byte {error.start} of all of them",
-            "words of characters, as the split patterns 'whitespace' and 'wordpunct' cut them",
+            "expected words of characters, as by the split patterns 'whitespace' and 'wordpunct'",
             "count the corpus again with invalid_utf8='replace'",
         ) from None
     points = np.frombuffer(text.encode("utf-32-le"), np.int32)
@@ -400,15 +374,12 @@ def _character_words(
 
 
 END_OF_WORD = "</w>"
-_CHARACTERS = "char-bpe 1"  # to be counted up when the same settings learn other merges
+_CHARACTERS = "char-bpe 1"  # increase when the same settings learn other merges
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterSettings:
-    """What decides, besides the word counts, which merges character BPE learns.
-
-    The names are those of `train_char_bpe`. Frequency BPE learns the same merges.
-    """
+    """Settings of `train_char_bpe` that decide which merges it learns."""
 
     end_of_word: str
     joined: bool
@@ -434,7 +405,7 @@ def learn_characters(
     settings: CharacterSettings,
     course: Course,
 ) -> LearnedMerges:
-    """The merges; where the mark is joined to the last characters, these merges come first."""
+    """Learn the merges, after those of last characters and mark if ``joined``."""
     validate_options(merges, settings.tie_break, settings.min_count, settings.min_word_count)
     given = words.ends.astype(np.int32) if settings.joined else None
     engine = partial(
@@ -452,7 +423,7 @@ def learn_characters(
 def pairs_of_texts(
     words: CharacterWords, learned: LearnedMerges, continuation: str = ""
 ) -> list[tuple[str, str]]:
-    """The texts of both parts of each merge; the right one's mark vanishes inside the whole."""
+    """The texts of both parts of each merge, ``continuation`` dropped inside tokens."""
     tokens, pairs = list(words.tokens), []
     for left, right in learned.pairs():
         pair = tokens[left], tokens[right]
@@ -462,6 +433,5 @@ def pairs_of_texts(
 
 
 def numbered(first: Iterable[str], then: Iterable[str]) -> dict[int, bytes]:
-    """Each token once, in order."""
     distinct = dict.fromkeys([*first, *then])
     return {id_: token.encode() for id_, token in enumerate(distinct)}

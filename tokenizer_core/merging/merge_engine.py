@@ -1,16 +1,14 @@
-"""Merging over words of symbols: owns the arrays that the kernels fill and lets them grow.
+"""Merge engine over words of symbols; owns the arrays that the kernels fill.
 
-A trainer supplies `SymbolWords`: every word as a row of *symbols* from an alphabet of *base
-tokens* numbered from 0, with its count and its place in the order of sight. `byte_words` makes
-them of word counts and the 256 bytes; an alphabet of characters is the same with ``content`` int32.
-Merge k makes token ``base + k``.
+A trainer passes `SymbolWords`: every word as a row of *symbols* from an alphabet of *base tokens*
+numbered from 0. `byte_words` builds them from word counts and the 256 bytes; for characters
+``content`` is int32. Merge k makes token ``base + k``.
 
-What decides the next pair is the queue alone (`kernels.merging.merge_queue`), which relies on
-counts that only fall. It never sees most pairs: those rarer than all that are merged need neither
-rows nor occurrences, so pairs come in sight as counts fall (`MergeEngine._look_further`). Another
-score, such as n_ab / (n_a · n_b), needs another queue alone:
-`kernels.merging.merge_step.merge` replaces a given pair and keeps all counts of pairs exact. The
-engine of several languages lays out and grows its arrays by the functions here.
+The queue alone decides the next pair (`kernels.merging.merge_queue`); it relies on counts that only
+fall. Most pairs are rarer than any pair that is merged. They get no rows and no occurrences: pairs
+are loaded down to a count, and to lower ones when needed (`MergeEngine._look_further`). A score
+other than the count, such as n_ab / (n_a · n_b), needs another queue only:
+`kernels.merging.merge_step.merge` replaces a given pair and keeps all pair counts exact.
 """
 
 from __future__ import annotations
@@ -37,21 +35,21 @@ from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY, HashKey
 from bpeline.tokenizer_core.vocabulary import byte_order
 
 NO_LIMIT = 2**31 - 1  # base tokens of a token
-_POSITIONS = 2**31 - 1  # of all distinct words together: positions are int32
+_POSITIONS = 2**31 - 1  # symbols of all distinct words: positions are int32
 MOST_COUNTED = 2**63 - 1
-_DENSE = 1024  # tokens whose pairs are counted in a square table: 16 MiB
+_DENSE = 1024  # most tokens whose pairs are counted in a square table: 16 MiB
 _USUAL_MERGES = 32_000
-_FIRST_TOKENS = 4096  # room that grows by doubling: a vocabulary size costs nothing in advance
+_FIRST_TOKENS = 4096  # initial room, which doubles: a large vocabulary size costs nothing upfront
 _FIRST_PAIRS = 1 << 16
-_BYTES_PER_SYMBOL = 3.25  # of cells, and of the occurrences collected at once beside them
-_AT_A_TIME = 1 << 16  # words, where what is reckoned of all would be large arrays
-_FEW_OCCURRENCES = 1 << 21  # always collected at once: looking twice would cost more than it saves
-_STEEPNESS = 1.5  # counts of merges fall by their number to this power at most, in most texts
-_MOST_SUMS = 1 << 20  # in which rare pairs are told from frequent ones: 8 MiB
-_JUDGED_AT_ONCE = 64  # pairs, when one must be: those beside it in the queue come next
-_UNWANTED = 128  # places at the end of the arena where positions go that nobody wants
+_BYTES_PER_SYMBOL = 3.25  # for cells and for the occurrences collected at once
+_AT_A_TIME = 1 << 16  # words per batch where arrays for all words would be large
+_FEW_OCCURRENCES = 1 << 21  # always collected at once: a second pass would cost more
+_STEEPNESS = 1.5  # in most texts merge counts fall with at most this power of the merge number
+_MOST_SUMS = 1 << 20  # hash sums that separate rare pairs from frequent ones: 8 MiB
+_JUDGED_AT_ONCE = 64  # pairs to check when one must be: its neighbours in the queue come next
+_UNWANTED = 128  # places at the end of the arena for positions that are discarded
 _LOW = 0xFFFFFFFF
-_LINE = 64  # bytes of a cache line: two rows of the pair table share one and none straddles two
+_LINE = 64  # bytes of a cache line: two rows of the pair table fit, and none crosses lines
 
 Number = TypeVar("Number", bound=np.generic)
 
@@ -69,11 +67,11 @@ class SymbolWords:
     Attributes:
         content: uint8 or int32, all words one after the other.
         offsets: int64 ``[n + 1]``; word ``i`` is ``content[offsets[i]:offsets[i + 1]]``.
-        counts: int64 ``[n]``. Words that occur 0 times do not count as seen.
-        first_positions: int64 ``[n]``; a smaller one occurred earlier (for ``first-seen`` alone).
-        ids: int32: the base token of each value in ``content``; a permutation of 0 … base − 1.
-            ``smallest-ids`` compares base tokens by these numbers, and so does ``greatest-bytes``:
-            for that one, number them in the order of their bytes.
+        counts: int64 ``[n]``. Words with count 0 do not count as seen.
+        first_positions: int64 ``[n]``, order of first occurrence (for ``first-seen`` only).
+        ids: int32, the base token of each value in ``content``; a permutation of 0 … base − 1.
+            ``smallest-ids`` and ``greatest-bytes`` compare base tokens by these numbers: for
+            ``greatest-bytes`` number them in the order of their bytes.
         base_tokens: the bytes of base token 0, 1, …
     """
 
@@ -89,7 +87,7 @@ class SymbolWords:
 
 
 def byte_words(counts: WordCounts, tie_break: str) -> SymbolWords:
-    """Word counts as words over the 256 bytes, numbered in the order of the tie-break."""
+    """Convert word counts to words over the 256 bytes, in the order of the tie-break."""
     order = byte_order(tie_break)
     ids = np.empty(256, np.int32)
     ids[list(order)] = np.arange(256, dtype=np.int32)
@@ -104,41 +102,36 @@ def byte_words(counts: WordCounts, tie_break: str) -> SymbolWords:
 
 
 def check_bounds(*several: SymbolWords) -> None:
-    """Refuse words on which 64-bit sums or 32-bit positions could overflow, all of them together.
+    """Raise `CorpusError` if sums or positions of all words together could overflow.
 
-    No pair can occur more than Σ count · (length − 1) times, so one check holds for all of
-    training.
-
-    Raises:
-        CorpusError: that sum reaches 2⁶³, a count is negative, or the distinct words hold 2³¹
-            symbols.
+    A pair occurs at most Σ count · (length − 1) times, so one check covers all of training.
     """
     for words in several:
         least = int(words.counts.min(initial=0))
         if least < 0:
             raise CorpusError(
                 f"a word has the count {least}",
-                "counts are whole numbers from 0 to 2⁶³ − 1",
+                "expected counts from 0 to 2⁶³ − 1",
                 "count the corpus again",
             )
     symbols = sum(int(words.offsets[-1]) for words in several)
     if symbols + sum(map(len, several)) + 1 > _POSITIONS:
         raise CorpusError(
             f"the distinct words hold {symbols} symbols",
-            f"symbols and words together may be at most {_POSITIONS}",
+            f"expected at most {_POSITIONS} symbols and words together",
             "leave out words that occur once, or train on a part of the corpus",
         )
     pairs = sum(map(_pairs_of, several))
     if pairs > MOST_COUNTED:
         raise CorpusError(
-            f"the words hold {pairs} pairs, more than 64-bit counts can add up",
-            f"Σ count · (length − 1) may be at most {MOST_COUNTED}",
+            f"the words hold {pairs} pairs, more than 64-bit counts can sum",
+            f"expected Σ count · (length − 1) of at most {MOST_COUNTED}",
             "divide all counts or the weights of the sources by the same number",
         )
 
 
 def _pairs_of(words: SymbolWords) -> int:
-    """How many pairs there are in all words, as often as these occur."""
+    """The number of pairs in all words, weighted by word counts."""
     total = 0
     for begin in range(0, len(words), _AT_A_TIME):
         end = min(begin + _AT_A_TIME, len(words))
@@ -147,7 +140,7 @@ def _pairs_of(words: SymbolWords) -> int:
 
 
 def exact_dot(counts: NDArray[np.int64], lengths: NDArray[np.int64]) -> int:
-    """Σ count · length, which may be beyond 64 bits, of lengths whose sum is below 2³¹."""
+    """Σ count · length without overflow, for lengths whose sum is below 2³¹."""
     high, low = np.dot(counts >> 32, lengths), np.dot(counts & 0xFFFFFFFF, lengths)
     return (int(high) << 32) + int(low)
 
@@ -156,22 +149,14 @@ class MergeEngine:
     """Merges pairs over words, one after another.
 
     Args:
-        words: what to merge in.
         tie_break: one of `tokenizer_core.vocabulary.numbering.TIE_BREAKS`.
-        min_count: pairs whose count is smaller are not learned; at least 1.
+        min_count: pairs below this count are not learned; at least 1.
         max_length: pairs that make tokens of more base tokens are not learned.
-        free_application: whether merges that were learned from *other* counts will be applied:
-            then rare and long pairs are kept in sight too, which costs memory.
-        allows: whether a token of these bytes may be made; None allows all. A pair whose token is
-            not allowed is never learned, and counting goes on as if it were too rare. Asked once
-            about each pair that comes near the front of the queue.
-        expected: about how many merges there will be; decides nothing but how far ahead to look.
-
-    Attributes:
-        base: how many base tokens there are.
-
-    Raises:
-        CorpusError: see `check_bounds`.
+        free_application: whether merges learned from *other* counts will be applied: rare and long
+            pairs are then loaded too, which costs memory.
+        allows: whether merges may make a token of these bytes; None allows all. Counting treats
+            other pairs as too rare. Called once for each pair near the front of the queue.
+        expected: approximate number of merges; only decides how many pairs to load at once.
     """
 
     def __init__(
@@ -207,11 +192,11 @@ class MergeEngine:
 
     @property
     def learned(self) -> NDArray[np.int64]:
-        """[merges_done, 3]: left id, right id, count when merged. Changes with further merging."""
+        """[merges_done, 3]: left id, right id, count when merged; a live view."""
         return self._state.learned[self.base : self.base + self.merges_done]
 
     def learn(self, goal: int) -> bool:
-        """Learn merges until there are ``goal``; False when no further pair may be merged."""
+        """Learn merges until there are ``goal``; return False if no pair is left before."""
         self._begin()
         while True:
             status = self._learned_on(self.base + goal)
@@ -226,7 +211,7 @@ class MergeEngine:
                 self._grow(status)
 
     def _learned_on(self, tokens: int) -> merge_state.Integer:
-        """Learn until there are ``tokens``, or until the kernel needs something."""
+        """Learn until there are ``tokens``, or the kernel needs room or verdicts."""
         status: merge_state.Integer
         if self._allows is None:
             status = merge_step.learn(self._state, self._here, tokens)
@@ -235,7 +220,7 @@ class MergeEngine:
         return status
 
     def _judge(self) -> None:
-        """Say of the pairs near the front of the queue whether their tokens are allowed."""
+        """Check which tokens of the pairs near the front of the queue are allowed."""
         assert self._allows is not None
         state, verdicts, texts = self._state, self._verdicts, self._texts
         new = state.learned[len(texts) : int(state.sizes[merge_state.TOKENS])]
@@ -250,10 +235,7 @@ class MergeEngine:
             verdicts[pair] = merge_step.ALLOWED if allowed else merge_step.REFUSED
 
     def apply(self, given: NDArray[np.int64], goal: int) -> None:
-        """Apply the merges ``given`` [n, 2] until ``goal`` have been made; goal ≤ n.
-
-        Row k is merge k of this engine, so merges come before all learned ones.
-        """
+        """Apply merges [n, 2] until there are ``goal``; they precede all learned ones."""
         rows = _writable(given)
         self.see_all()
         while True:
@@ -263,11 +245,10 @@ class MergeEngine:
             self._grow(status)
 
     def token(self, token: int) -> bytes:
-        """The bytes of a token."""
         return spelled(token, self._base_tokens, self.learned)
 
     def see_all(self) -> None:
-        """Bring all pairs in sight that may ever be learned or applied."""
+        """Load all pairs that may ever be learned or applied."""
         if self._is_begun and self._here == self._limits:
             return
         if self._is_begun:
@@ -275,18 +256,18 @@ class MergeEngine:
         self._see(self._frequent_pairs(self._limits.kept_count), 0)
 
     def _begin(self) -> None:
-        """Bring the most frequent pairs in sight, unless some are."""
+        """Load the most frequent pairs, unless some are loaded."""
         if self._is_begun:
             return
         if self._free or self._limits.order == merge_queue.GREATEST_BYTES:
-            self.see_all()  # tokens are compared in a text whose positions are those of the cells
+            self.see_all()  # the text that decides ties is addressed by cell, so cells must stay
             return
         rows = self._frequent_pairs(self._limits.kept_count)
         most = int(rows[:, pair_tables.COUNT].max(initial=0))
         self._see(rows, self._least_to_see(rows, most))
 
     def _look_further(self) -> bool:
-        """Bring rarer pairs in sight when all that are have become too rare; False without any."""
+        """Load rarer pairs when the loaded ones are used up; False if there are none."""
         if self._here == self._limits:
             return False
         before = self._here.kept_count
@@ -298,8 +279,8 @@ class MergeEngine:
         fitting = self._least_to_see(rows, before)
         room = (_DENSE - self.base) * 3 // 4
         if fitting > least and 2 * self.merges_done <= room:
-            # There will be a next time, which is cheap while there are few tokens. Of the first
-            # merges, each occurs about as often as its number says.
+            # Another pass will follow, which is cheap while there are few tokens. Early merges
+            # occur about in inverse proportion to their number.
             fitting = max(fitting, min(before * self.merges_done // room, before // 2))
         self._see(rows, max(least, fitting))
         return True
@@ -311,9 +292,7 @@ class MergeEngine:
         self._state = closed_up(without_pairs(self._state, 0))
 
     def _least_to_see(self, rows: NDArray[np.int64], before: int) -> int:
-        """From which count on pairs are brought in sight, such that there is room for all their
-        occurrences; half of ``before`` at most.
-        """
+        """The least count so that all occurrences fit in memory; at most ``before`` / 2."""
         room = (self._bytes - self._state.cells.nbytes) // 4
         counts, lengths = rows[:, pair_tables.COUNT], rows[:, pair_tables.LENGTH]
         most = max(room, _FEW_OCCURRENCES)
@@ -324,7 +303,7 @@ class MergeEngine:
         return min(int(counts[order[number]]) + 1, before // 2)
 
     def _see(self, rows: NDArray[np.int64], least: int) -> None:
-        """Bring those pairs of ``rows`` in sight that occur ``least`` times, all in the queue."""
+        """Load those pairs of ``rows`` that occur ``least`` times, and queue them."""
         self._here = self._limits
         if least > self._limits.kept_count:
             self._here = self._limits._replace(min_count=least, kept_count=least)
@@ -342,13 +321,13 @@ class MergeEngine:
             return
         self._state = with_more_pairs(self._state)
         if self._allows is not None:
-            known = self._verdicts
+            earlier = self._verdicts
             self._verdicts = np.zeros(len(self._state.pairs), np.uint8)
-            self._verdicts[: len(known)] = known
+            self._verdicts[: len(earlier)] = earlier
 
 
 def spelled(token: int, base_tokens: tuple[bytes, ...], learned: NDArray[np.int64]) -> bytes:
-    """The bytes of a token, of merges [n, 2 or more]: left id, right id."""
+    """The bytes of a token; ``learned`` [n, ≥ 2]: left id, right id."""
     pieces: list[bytes] = []
     waiting = [token]
     while waiting:
@@ -365,7 +344,6 @@ def spelled(token: int, base_tokens: tuple[bytes, ...], learned: NDArray[np.int6
 def limits_for(
     tie_break: str, min_count: int, max_length: int | None, base: int, *, free_application: bool
 ) -> Limits:
-    """What kernels may do, of what engines are told."""
     longest = min(max_length or NO_LIMIT, NO_LIMIT)
     least = min(min_count, MOST_COUNTED)
     kept = (1, NO_LIMIT) if free_application else (least, longest)
@@ -373,20 +351,18 @@ def limits_for(
 
 
 def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, NDArray[np.int64]]:
-    """Words in cells, one collection after the other, without any pairs.
+    """Lay out words in cells, one collection after the other, without pairs.
 
-    Args:
-        several: at least one, over the same base tokens.
-
-    Returns:
-        The state; and int64 ``[len(several) + 1]``: the words of number i lie between the
-        separators in the cells ``starts[i]`` and ``starts[i + 1]``.
+    The second result is int64 ``[len(several) + 1]``: the words of collection i are between the
+    separators in the cells ``starts[i]`` and ``starts[i + 1]``.
     """
     base_tokens = several[0].base_tokens
     base = len(base_tokens)
     chosen = [_words_of_pairs(words, order) for words in several]
     widths = [_widths_of(words, rows) for words, rows in zip(several, chosen, strict=True)]
-    starts = np.concatenate([[0], np.cumsum([int(one.sum()) for one in widths])]).astype(np.int64)
+    starts = np.concatenate([[0], np.cumsum([int(width.sum()) for width in widths])]).astype(
+        np.int64
+    )
     size = int(starts[-1]) + 1
     compares_text = order == merge_queue.GREATEST_BYTES
     symbol_bytes = max(1, ((base - 1).bit_length() + 7) // 8)
@@ -396,7 +372,7 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
     sizes[merge_state.CLASS] = merge_queue.CLASSES
     tokens = max(_FIRST_TOKENS, base)
     nothing = np.zeros(0, np.int32)
-    # Behind the cells, in the same block, are occurrences, which take over what cells leave.
+    # Cells and occurrences share one block: occurrences use the room that cells give up.
     block = np.empty(4 * size, np.int32)
     cells, arena = _parted(block, size)
     state = MergeState(
@@ -425,7 +401,7 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
     for words, rows, begin in zip(several, chosen, starts.tolist(), strict=False):
         _lay_out(state, words, rows, begin)
     state.token_lengths[:base] = state.token_widths[:base] = 1
-    if compares_text:  # the base tokens stand behind the words
+    if compares_text:  # the base tokens follow the words
         numbers = np.arange(base, dtype=">u4").view(np.uint8).reshape(-1, 4)
         state.text[size * symbol_bytes :] = numbers[:, 4 - symbol_bytes :].ravel()
         state.token_starts[:base] = np.arange(size, size + base)
@@ -436,7 +412,7 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
 
 
 def _lay_out(state: MergeState, words: SymbolWords, rows: NDArray[np.int64], begin: int) -> None:
-    """Write words, and the separators around them, into cells from ``begin`` on."""
+    """Write words and the separators around them into cells from ``begin`` on."""
     content, offsets, ids = map(_writable, (words.content, words.offsets, words.ids))
     merge_layout.lay_out_words(
         content.view(np.uint8),
@@ -453,12 +429,12 @@ def _lay_out(state: MergeState, words: SymbolWords, rows: NDArray[np.int64], beg
 
 
 def _words_of_pairs(words: SymbolWords, order: int) -> NDArray[np.int64]:
-    """Which words hold pairs that occur."""
+    """The words that contain pairs and occur, in the order of the cells."""
     chosen = np.flatnonzero((np.diff(words.offsets) > 1) & (words.counts > 0))
     keys: NDArray[Any]
     if order == merge_queue.FIRST_SEEN:
         keys = words.first_positions[chosen]
-    else:  # the most frequent first: runs of `Weights` are long, and 16 bits are sorted by digits
+    else:  # the most frequent first: runs of `Weights` are long, and 16 bits use a radix sort
         keys = words.counts[chosen]
         np.minimum(keys, 0xFFFF, out=keys)
         keys = 0xFFFF - keys.astype(np.uint16)
@@ -466,7 +442,7 @@ def _words_of_pairs(words: SymbolWords, order: int) -> NDArray[np.int64]:
 
 
 def _widths_of(words: SymbolWords, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many cells some of the words take, each with its separator."""
+    """The number of cells of some words, each with its separator."""
     widths = np.diff(words.offsets)[rows]
     widths += 1
     return widths
@@ -478,7 +454,7 @@ def _weights(
     widths: Sequence[NDArray[np.int64]],
     size: int,
 ) -> Weights:
-    """How often the chosen words occur, whose widths are those of cells, in so many cells."""
+    """How often the chosen words occur, by cell."""
     counts = _in_one([words.counts[rows] for words, rows in zip(several, chosen, strict=True)])
     differs = np.ones(len(counts), np.bool_)
     np.not_equal(counts[1:], counts[:-1], out=differs[1:])
@@ -490,7 +466,7 @@ def _weights(
 
 
 def _in_one(arrays: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Arrays, at least one, one after the other; no copy of one."""
+    """Concatenate at least one array, without a copy of a single one."""
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
@@ -501,20 +477,14 @@ def _paged(starts: NDArray[np.int32], counts: NDArray[np.int64], size: int) -> W
 
 
 def _parted(block: NDArray[np.int32], size: int) -> tuple[NDArray[np.uint16], NDArray[np.int32]]:
-    """So many cells at the beginning of a block, and what is left of it."""
+    """Split a block into cells and the rest, for occurrences."""
     return block.view(np.uint16)[:size], block[(size + 1) // 2 :]
 
 
 def with_first_pairs(state: MergeState, limits: Limits, begin: int, end: int) -> MergeState:
-    """Enter the pairs of base tokens in some of the cells, none queued.
+    """Load the pairs of base tokens in the cells from ``begin`` to ``end``.
 
-    Args:
-        state: as `laid_out` left it.
-        begin, end: the cells in which pairs are looked for, those of the separators around them
-            included.
-
-    Returns:
-        A state with arrays of its own for pairs, their queue and ``sizes``; it shares all others.
+    The result has its own pairs, queue and ``sizes``, and shares all other arrays.
     """
     here = without_pairs(state, 0)._replace(arena=state.arena[:0])
     rows = _frequent_pairs(here, limits.kept_count, begin, end)
@@ -528,16 +498,11 @@ def with_pairs(
     begin: int = 0,
     end: int | None = None,
 ) -> MergeState:
-    """Enter pairs, none queued, with room for all occurrences there can ever be.
+    """Load pairs without queueing them, with room for all future occurrences.
 
-    A merged occurrence leaves one symbol less and makes at most two new occurrences, so
-    the arena never holds more than those of ``rows`` and two for each pair of neighbours.
-
-    Args:
-        state: without any pair; each token has one cell.
-        limits: what is rarer or longer is left out.
-        rows: as `_frequent_pairs` gives them.
-        begin, end: the cells in which they were looked for; all.
+    A merged occurrence removes one symbol and makes at most two new occurrences, so the arena holds
+    at most those of ``rows`` (from `_frequent_pairs`) plus two for each pair of neighbours. Each
+    token must have one cell.
     """
     end = len(state.cells) if end is None else end
     if limits.kept_length < 2:
@@ -547,10 +512,10 @@ def with_pairs(
     rows[:, pair_tables.START] = np.cumsum(lengths) - lengths
     placed = int(lengths.sum())
     room = placed + 2 * (end - begin)
-    # There are no more pairs than occurrences.
+    # Pairs are at most as many as occurrences.
     capacity = max(2 * len(rows), min(_FIRST_PAIRS, room), 1)
     pairs = grown(rows, len(rows), capacity)
-    made = state._replace(
+    filled = state._replace(
         arena=(
             state.arena
             if len(state.arena) >= room + _UNWANTED
@@ -562,27 +527,27 @@ def with_pairs(
         heap=np.empty((capacity, merge_queue.HEAP_COLUMNS), np.int64),
         following=np.empty(capacity, np.int32),
     )
-    made.sizes[merge_state.PAIRS] = len(rows)
-    made.sizes[merge_state.ARENA] = placed
-    made.sizes[merge_state.NOWHERE] = len(made.arena) - 1
+    filled.sizes[merge_state.PAIRS] = len(rows)
+    filled.sizes[merge_state.ARENA] = placed
+    filled.sizes[merge_state.NOWHERE] = len(filled.arena) - 1
     tokens = int(state.sizes[merge_state.TOKENS])
     if tokens <= _DENSE:
         places = np.full((tokens + 1, tokens + 1), placed, np.uint32)
         places[(rows[:, pair_tables.KEY] >> 32) + 1, (rows[:, pair_tables.KEY] & _LOW) + 1] = rows[
             :, pair_tables.START
         ]
-        merge_layout.collect_dense_pairs(made.cells, begin, end, places, placed, made.arena)
+        merge_layout.collect_dense_pairs(filled.cells, begin, end, places, placed, filled.arena)
     else:
         starts = rows[:, pair_tables.START].copy()
-        table = made.pairs, made.slots, made.hash_key
+        table = filled.pairs, filled.slots, filled.hash_key
         merge_layout.collect_sparse_pairs(
-            made.cells, made.high, begin, end, *table, starts, made.arena
+            filled.cells, filled.high, begin, end, *table, starts, filled.arena
         )
-    return made
+    return filled
 
 
 def closed_up(state: MergeState) -> MergeState:
-    """One cell for each token, and no word of one token; a state without occurrences of pairs."""
+    """Shrink each token to one cell and drop words of one token; keeps no occurrences."""
     cells, high, weights, widths = state.cells, state.high, state.weights, state.token_widths
     tokens = int(state.sizes[merge_state.TOKENS])
     special = [merge_layout.OF_INSIDE, merge_layout.OF_SEPARATOR]
@@ -602,7 +567,7 @@ def closed_up(state: MergeState) -> MergeState:
 
 
 def without_pairs(state: MergeState, pairs: int) -> MergeState:
-    """A state of which nothing is in the table of pairs or queued, with room for so many pairs."""
+    """Empty the pair table and the queue, with room for ``pairs`` pairs."""
     room = grown(np.zeros((0, pair_tables.COLUMNS), np.int64), 0, pairs)
     sizes = np.zeros(merge_state.SIZES, np.int64)
     sizes[merge_state.TOKENS] = state.sizes[merge_state.TOKENS]
@@ -621,9 +586,9 @@ def without_pairs(state: MergeState, pairs: int) -> MergeState:
 def _frequent_pairs(
     state: MergeState, least: int, begin: int = 0, end: int | None = None
 ) -> NDArray[np.int64]:
-    """Rows, without `START`, for all pairs that occur ``least`` times or more, and maybe others.
+    """Rows, without `START`, for all pairs with this count or more, and maybe others.
 
-    Each token has one cell. They are looked for in the cells from ``begin`` to ``end``; in all.
+    Each token must have one cell; only the cells from ``begin`` to ``end`` are searched.
     """
     tokens = int(state.sizes[merge_state.TOKENS])
     end = len(state.cells) if end is None else end
@@ -635,37 +600,34 @@ def _frequent_pairs(
 def _dense_pairs(
     state: MergeState, tokens: int, least: int, begin: int, end: int
 ) -> NDArray[np.int64]:
-    """The same for those pairs alone, by means of a square table."""
+    """Exactly the frequent pairs, counted in a square table."""
     sums = _lent(state.arena, (tokens + 1, tokens + 1, 2))
     merge_layout.count_dense_pairs(state.cells, state.weights, begin, end, sums)
     frequent = sums[..., merge_layout.SUM] >= max(least, 1)
     frequent[0] = frequent[:, 0] = False  # separators
     cells = np.flatnonzero(frequent)
     left, right = np.divmod(cells, tokens + 1)
-    found = sums.reshape(-1, 2).take(cells, axis=0)
+    entries = sums.reshape(-1, 2).take(cells, axis=0)
     rows = np.empty((len(cells), pair_tables.COLUMNS), np.int64)
     rows[:, pair_tables.KEY] = ((left - 1) << 32) | (right - 1)
-    rows[:, pair_tables.COUNT] = found[:, merge_layout.SUM]
-    rows[:, pair_tables.LENGTH] = found[:, merge_layout.OCCURRING]
+    rows[:, pair_tables.COUNT] = entries[:, merge_layout.SUM]
+    rows[:, pair_tables.LENGTH] = entries[:, merge_layout.OCCURRING]
     return rows
 
 
 def _lent(arena: NDArray[np.int32], shape: tuple[int, ...]) -> NDArray[np.int64]:
-    """Zeros where occurrences of pairs will be, if there is room."""
+    """Zeros in the memory of the arena, if there is room."""
     begin = -arena.ctypes.data % _LINE // arena.itemsize
-    wanted = 2 * math.prod(shape)
-    if begin + wanted > len(arena):
+    size = 2 * math.prod(shape)
+    if begin + size > len(arena):
         return np.zeros(shape, np.int64)
-    lent = arena[begin : begin + wanted].view(np.int64).reshape(shape)
+    lent = arena[begin : begin + size].view(np.int64).reshape(shape)
     lent[:] = 0
     return lent
 
 
 def _sparse_pairs(state: MergeState, least: int, begin: int, end: int) -> NDArray[np.int64]:
-    """The same by means of a table that grows, without most of the pairs that are rarer.
-
-    These are told from others by sums of all pairs whose hashes agree in some bits.
-    """
+    """Frequent pairs by a hash table; sums by hash bits filter most of the rarer ones."""
     cells, high, weights = state.cells, state.high, state.weights
     sums = np.full(2, least, np.int64)
     if least > 1:
@@ -695,11 +657,7 @@ def _sparse_pairs(state: MergeState, least: int, begin: int, end: int) -> NDArra
 
 
 def with_more_tokens(state: MergeState) -> MergeState:
-    """Room for twice as many tokens.
-
-    Raises:
-        InvalidOption: there are as many as ids can number.
-    """
+    """Make room for twice as many tokens; raise `InvalidOption` if ids are exhausted."""
     tokens = len(state.token_lengths)
     more = min(2 * tokens, merge_state.MOST_TOKENS)
     if tokens < merge_state.NARROW < more:
@@ -708,9 +666,9 @@ def with_more_tokens(state: MergeState) -> MergeState:
         state = state._replace(high=-(state.cells >= merge_state.NARROW).astype(np.int8))
     if more == tokens:
         raise InvalidOption(
-            f"more than {tokens:,} base tokens and merges were asked for",
-            f"at most {tokens:,}",
-            "ask for fewer: --vocab-size, --merges",
+            f"more than {tokens:,} base tokens and merges are needed",
+            f"expected at most {tokens:,}",
+            "choose fewer: --vocab-size, --merges",
         )
     return state._replace(
         token_starts=grown(state.token_starts, tokens, more),
@@ -724,7 +682,7 @@ def with_more_tokens(state: MergeState) -> MergeState:
 
 
 def with_more_pairs(state: MergeState) -> MergeState:
-    """Room for twice as many pairs."""
+    """Make room for twice as many pairs."""
     sizes, capacity = state.sizes.tolist(), 2 * len(state.pairs)
     size, queued = sizes[merge_state.PAIRS], sizes[merge_state.QUEUED]
     pairs = grown(state.pairs, size, capacity)
@@ -738,30 +696,30 @@ def with_more_pairs(state: MergeState) -> MergeState:
 
 def _no_changes(tokens: int) -> NDArray[np.int64]:
     changes = np.zeros((2, tokens + 1, 2), np.int64)
-    changes[:, 0, merge_state.OCCURRENCES] = 1  # separators are never met for the first time
+    changes[:, 0, merge_state.OCCURRENCES] = 1  # separators never count as newly met
     return changes
 
 
 def _slots_for(
     pairs: NDArray[np.int64], size: merge_state.Integer, hash_key: HashKey
 ) -> NDArray[np.int32]:
-    """Hash slots for a table of pairs with ``size`` rows, at most half full when it is."""
+    """Hash slots for a table of pairs with ``size`` rows; at most half full."""
     slots = np.full(1 << (2 * len(pairs) - 1).bit_length(), pair_tables.EMPTY, np.int32)
     pair_tables.fill_slots(pairs, size, slots, hash_key)
     return slots
 
 
 def grown(array: NDArray[Number], size: merge_state.Integer, capacity: int) -> NDArray[Number]:
-    """Room for ``capacity`` rows at the beginning of a cache line, the first ``size`` copied."""
+    """Room for ``capacity`` rows, aligned to a cache line; the first ``size`` copied."""
     shape = (capacity, *array.shape[1:])
-    wanted = math.prod(shape) * array.itemsize
-    memory = np.empty(wanted + _LINE, np.uint8)
+    size_in_bytes = math.prod(shape) * array.itemsize
+    memory = np.empty(size_in_bytes + _LINE, np.uint8)
     begin = -memory.ctypes.data % _LINE
-    larger = memory[begin : begin + wanted].view(array.dtype).reshape(shape)
+    larger = memory[begin : begin + size_in_bytes].view(array.dtype).reshape(shape)
     larger[:size] = array[:size]
     return larger
 
 
 def _writable(array: NDArray[Number]) -> NDArray[Number]:
-    """Kernels are compiled for writable contiguous arrays; others are copied."""
+    """Return a writable contiguous array, which kernels require; copy if necessary."""
     return np.require(array, array.dtype, ["C", "W"])

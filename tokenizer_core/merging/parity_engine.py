@@ -1,8 +1,7 @@
-"""Merging for several languages at once: each merge serves the one that is worst off.
+"""Merge engine for several languages: improves the one with the worst compression.
 
-Owns the arrays that `kernels.merging.merge_sources` works on: one collection of words after the
-other in the same cells, and for each its own pairs and queue. The rules are those of Foroutan,
-Meister et al. 2025 (arXiv 2508.04796).
+Implements the rules of Foroutan, Meister et al. 2025 (arXiv 2508.04796) on the kernel
+`merge_sources`. All words share the cells; each language has its own pairs and queue.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ from bpeline.tokenizer_core.merging import merge_engine
 
 @dataclass(frozen=True, slots=True)
 class ParityRule:
-    """Which language comes next.
+    """How the next language is chosen.
 
     Attributes:
-        window: so many of the last choices are looked at; 0: not (the published ``base``).
-        alpha: with a window, a language is passed over while its part of these choices is more
-            than alpha divided by the number of languages.
-        global_merges: so many first merges go by the counts of all languages together (the
+        window: size of the window of recent choices; 0 for none (the published ``base``).
+        alpha: with a window, a language is skipped while its share of the recent choices exceeds
+            alpha divided by the number of languages.
+        global_merges: number of first merges that use the summed counts of all languages (the
             published hybrid).
-        ratios: without development texts, what the compression of each language is divided by
-            before the lowest is chosen; empty: 1 for all.
+        ratios: without development texts, divisors of each language's compression before the
+            lowest is chosen; empty: 1 for all.
     """
 
     window: int = 0
@@ -47,34 +46,23 @@ class ParityRule:
         checks.set_whole_numbers(self, window=0, global_merges=0)
         checks.number("alpha", self.alpha)
         ratios = checks.rows("ratios", self.ratios, "numbers")
-        numbers = (checks.number("an item of ratios", one) for one in ratios)
+        numbers = (checks.number("an item of ratios", ratio) for ratio in ratios)
         object.__setattr__(self, "ratios", tuple(numbers))
 
 
 class ParityEngine:
-    """Merges pairs over the words of several languages, as `MergeEngine` does over one.
+    """Merges pairs over the words of several languages, as `MergeEngine` does for one.
 
-    Which language is worst off, its development words say: it is the one whose words take the most
-    tokens. (Texts that say the same in each language, or as much, make these numbers comparable.)
-    Without development words it is the one whose own words are least compressed: bytes before any
-    merge, by tokens now. Of several, the first. A language of which no pair is left that occurs
-    ``min_count`` times is out for good. Where all others are passed over because of the window, the
-    one that is worst off comes all the same. The first ``rule.global_merges`` go by the sum of all
-    counts.
+    The chosen language is the one whose development words take the most tokens, which is
+    comparable if these texts have the same content in each language. Without development words it
+    is the one whose own words are compressed least: bytes divided by tokens now. Ties go to the
+    first language. A language without a pair that occurs ``min_count`` times is excluded for good.
+    If the window skips every language, the worst one is chosen.
 
     Args:
-        languages: words to learn from, of each language.
-        rule: which comes next.
-        development: words to measure on, of each language; None: those to learn from.
+        languages, development: words of each language to learn from, and to measure on.
         tie_break, min_count, max_length: as for `MergeEngine`, for each language.
-        given: so many first merges are applied and chosen by nobody.
-
-    Attributes:
-        base: how many base tokens there are.
-
-    Raises:
-        CorpusError: see `check_bounds`, for all words together; the symbols of a language, counted,
-            reach 2⁶³.
+        given: number of first merges that are applied without a choice of language.
     """
 
     def __init__(
@@ -93,9 +81,8 @@ class ParityEngine:
         before = [merge_engine.exact_dot(words.counts, np.diff(words.offsets)) for words in several]
         if max(before) > merge_engine.MOST_COUNTED:
             raise CorpusError(
-                f"the words of a language hold {max(before)} symbols, counted as often as they "
-                "occur",
-                f"Σ count · length may be at most {merge_engine.MOST_COUNTED}",
+                f"the words of a language hold {max(before)} symbols, counts included",
+                f"expected Σ count · length of at most {merge_engine.MOST_COUNTED}",
                 "divide all counts of that language by the same number",
             )
         self._base_tokens = languages[0].base_tokens
@@ -106,7 +93,7 @@ class ParityEngine:
             tie_break, min_count, max_length, self.base, free_application=True
         )
         shared, starts = merge_engine.laid_out(several, self._limits.order)
-        # The pairs of each, and at the end, while it is needed, those of all together.
+        # One set of pairs per language, and last, while it is needed, one for all together.
         self._sets = [
             merge_engine.with_first_pairs(shared, self._limits, begin, end + 1)
             for begin, end in pairwise(starts.tolist())
@@ -122,10 +109,10 @@ class ParityEngine:
             rows=np.empty(len(several), np.int64),
             servants=np.full(tokens, merge_sources.NOBODY, np.int32),
         )
-        for number, own in enumerate(self._sets[:-1]):
-            keys = own.pairs[: own.sizes[merge_state.PAIRS], pair_tables.KEY]
-            held = np.unique(np.concatenate([keys >> 32, keys & 0xFFFFFFFF]))
-            self._sources.holders[held, number // MASK] |= np.uint64(1 << number % MASK)
+        for number, pair_set in enumerate(self._sets[:-1]):
+            keys = pair_set.pairs[: pair_set.sizes[merge_state.PAIRS], pair_tables.KEY]
+            token_ids = np.unique(np.concatenate([keys >> 32, keys & 0xFFFFFFFF]))
+            self._sources.holders[token_ids, number // MASK] |= np.uint64(1 << number % MASK)
         self._choice = Choice(
             measured=development is not None,
             before=self._sources.tokens[: len(languages)].copy(),
@@ -150,23 +137,18 @@ class ParityEngine:
 
     @property
     def chosen(self) -> NDArray[np.int32]:
-        """[merges_done]: the number of the language each merge was made for; −1 for none."""
+        """[merges_done]: index of the language each merge was made for; −1 for none."""
         return self._sources.servants[self.base : self.base + self.merges_done]
 
     def token(self, token: int) -> bytes:
-        """The bytes of a token."""
         return merge_engine.spelled(token, self._base_tokens, self.learned)
 
     def learn(self, goal: int) -> bool:
-        """Learn merges until there are ``goal``; False when no further pair may be merged."""
+        """Learn merges until there are ``goal``; return False if no pair is left before."""
         return self._merge(np.zeros((0, 2), np.int64), goal)
 
     def apply(self, given: NDArray[np.int64], goal: int) -> None:
-        """Apply the merges ``given`` [n, 2] until ``goal`` have been made; goal ≤ n.
-
-        Those behind the first ones, which nobody chose, are merges that this engine learned
-        before: languages are chosen as they were then.
-        """
+        """Apply merges [n, 2] until there are ``goal``, with the same choices of language."""
         self._merge(np.ascontiguousarray(given), goal)
 
     def _merge(self, given: NDArray[np.int64], goal: int) -> bool:
@@ -190,7 +172,7 @@ class ParityEngine:
         return True
 
     def _stage_until(self) -> int | None:
-        """See to it that who says what is merged next has a queue; up to how many merges."""
+        """Enter the stage of the next merge; return the number of merges at which it ends."""
         together = self._given + self._rule.global_merges
         if self.merges_done < self._given:
             return self._given
@@ -198,7 +180,7 @@ class ParityEngine:
             learning = self._sets[: self._sources.learning]
             self._enter(merge_sources.TOGETHER, sum(len(one.pairs) for one in learning))
             return together
-        self._enter(merge_sources.WORST_OFF, 0)  # the memory of all together is free from here on
+        self._enter(merge_sources.WORST_OFF, 0)  # frees the pairs of all languages together
         return None
 
     def _enter(self, stage: int, pairs_of_all: int) -> None:

@@ -1,4 +1,4 @@
-"""Byte-level BPE trained and extended: word counts in, a tokenizer out."""
+"""Training and extension of byte-level BPE: word counts in, a tokenizer out."""
 
 from __future__ import annotations
 

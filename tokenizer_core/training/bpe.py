@@ -1,7 +1,7 @@
 """Byte-level BPE training: texts or word counts in, merges or a tokenizer out.
 
-The algorithm is that of Sennrich et al. 2016 over bytes: again and again the most frequent pair
-becomes one token. `tokenizer_core.reference.train` is the same in plain Python.
+The algorithm of Sennrich et al. 2016 over bytes: the most frequent pair becomes one token,
+repeatedly. `tokenizer_core.reference.train` is the same in plain Python.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from bpeline.tokenizer_core.vocabulary import (
 )
 
 _BYTES = 256
-_ALGORITHM = "byte-bpe 1"  # to be counted up when the same settings learn other merges
-# A token of n bytes costs up to n − 1 merges, and each looks at all of the token's parts.
+_ALGORITHM = "byte-bpe 1"  # increase when the same settings learn other merges
+# A token of n bytes takes up to n − 1 merges, each of which scans all of its parts.
 LONGEST_REQUIRED_TOKEN = 1 << 10  # bytes
 
 Pair = tuple[int, int]
@@ -63,10 +63,7 @@ def settings_digest(
     given: NDArray[np.int32] | None = None,
     rules: TokenRules = NO_RULES,
 ) -> str:
-    """Digest of what decides, besides the word counts, which merges are learned.
-
-    The vocabulary size and the special tokens do not.
-    """
+    """Digest of the settings that decide which merges are learned."""
     settings = {
         "algorithm": _ALGORITHM,
         "tie_break": tie_break,
@@ -75,7 +72,7 @@ def settings_digest(
         "max_token_bytes": longest_token(max_token_bytes),
         "given": None if given is None else digest_of_bytes(given.astype("<i4").tobytes()),
     }
-    if rules:  # checkpoints of trainings without any were made before there were rules
+    if rules:  # keeps the digest of checkpoints from before rules existed
         settings["rules"] = rules.digest
     return digest_of(settings)
 
@@ -97,32 +94,26 @@ def learn_merges(
 ) -> LearnedMerges:
     """Learn up to ``merges`` merges.
 
-    Merges are a prefix order: fewer merges are the first ones of more. So a checkpoint of any
-    length serves every number of merges, and resuming gives what an uninterrupted run gives.
+    Fewer merges are always the first ones of more. So a checkpoint of any length serves every
+    number of merges, and a resumed training equals an uninterrupted one.
 
     Args:
-        counts: the words; their order matters to ``first-seen`` alone (by first position).
-        merges: how many at most, ``given`` ones included.
-        tie_break: which of several equally frequent pairs goes first, see
-            `tokenizer_core.reference.train`.
+        counts: the words; their order matters only to ``first-seen`` (by first position).
+        merges: the largest number of merges, including ``given`` ones.
+        tie_break: the order of equally frequent pairs, see `tokenizer_core.reference.train`.
         min_count: rarer pairs are not merged; at least 1.
-        min_word_count: rarer words are left out, as if the corpus did not hold them; 1 keeps all.
-            Counts are sums over the whole corpus here, so nothing depends on how it was cut.
-        max_token_bytes: pairs that would make longer tokens are not merged. None means 65,536,
-            the most any tokenizer may hold.
-        given: int32 [n, 2], merges to apply before learning: those of a tokenizer that is being
-            extended, or `required_merges`; whether or not they occur in ``counts``.
-        rules: which tokens are not made: a pair that would make one is passed over, and the next
-            one is merged.
+        min_word_count: words that are rarer in the whole corpus are left out; 1 keeps all.
+        max_token_bytes: pairs that make longer tokens are not merged. None means 65,536, the limit
+            of any tokenizer.
+        given: int32 [n, 2], merges to apply first, even if they do not occur in ``counts``: those
+            of a tokenizer to extend, or `required_merges`.
+        rules: pairs that would make a forbidden token are skipped.
         resume_from, checkpoint, checkpoint_every, on_progress: see `Course`.
 
     Raises:
-        InvalidOption: a parameter out of range, a checkpoint of other counts or settings, or
-            ``given`` merges that make a token which the rules forbid.
-        CorpusError: counts beyond 64 bits, see `check_bounds` of the engine.
+        InvalidOption: a parameter out of range, or ``given`` merges that make a forbidden token.
         EmptyCorpus: no word occurs ``min_word_count`` times.
-        CorruptFile: no whole checkpoint at ``resume_from``, or one that these counts contradict.
-        DiskFull: no space for the checkpoint; the one before is whole.
+        CorpusError, CorruptFile, DiskFull: as `learn_with`, also InvalidOption.
     """
     validate_options(
         merges, tie_break, min_count, min_word_count, max_token_bytes, checkpoint_every
@@ -160,27 +151,22 @@ def learn_merges(
 
 
 def _validate_given(given: NDArray[np.int32] | None, merges: int) -> None:
-    """Refuse given merges that are no merges, or more than are wanted.
-
-    Raises:
-        InvalidOption: naming what they must be.
-    """
     if given is None:
         return
-    made = np.arange(_BYTES, _BYTES + len(given))[:, None]
+    new_ids = np.arange(_BYTES, _BYTES + len(given))[:, None]
     in_order = given.ndim == 2 and given.shape[1] == 2
-    in_order = in_order and bool(np.all((given >= 0) & (given < made)))
+    in_order = in_order and bool(np.all((given >= 0) & (given < new_ids)))
     if not in_order or len(np.unique(given, axis=0)) != len(given):
         raise InvalidOption(
-            "the given merges are not a list of different pairs of existing tokens",
-            "an int32 array [n, 2]; row k, which makes token 256 + k, names two tokens below it",
-            "take left and right of a LearnedMerges or a Checkpoint",
+            "the given merges are not a list of distinct pairs of existing tokens",
+            "expected an int32 array [n, 2]; row k, which makes token 256 + k, has two lower ids",
+            "use left and right of a LearnedMerges or a Checkpoint",
         )
     if len(given) > merges:
         raise InvalidOption(
-            f"{len(given)} merges are given and only {merges} wanted",
-            f"merges is {len(given)} or more",
-            "a smaller vocabulary needs no training: keep the first merges",
+            f"{len(given)} merges are given, but merges is {merges}",
+            f"expected merges of at least {len(given)}",
+            "for a smaller vocabulary keep the first merges: it needs no training",
         )
 
 
@@ -206,30 +192,28 @@ def train_bpe(
 
     Ids: the special tokens in the given order, the 256 bytes in the order of the tie-break
     (`byte_order`), the merges; with ``special_ids="last"`` the special tokens follow the merges.
-    The vocabulary stays smaller than ``vocab_size`` when the corpus does not hold enough pairs.
+    The vocabulary is smaller than ``vocab_size`` if the corpus has too few pairs.
 
     Args:
-        counts: word counts; their split pattern becomes the tokenizer's.
+        counts: word counts; the tokenizer uses their split pattern.
         vocab_size: special tokens, bytes and merges together.
-        special_tokens: should be the ones that the words were counted with.
+        special_tokens: should be those that the words were counted with.
         tie_break, min_count, min_word_count, max_token_bytes, resume_from, on_progress, checkpoint:
             see `learn_merges`.
-        required_tokens: texts that become tokens whatever the counts say; each must be one
+        required_tokens: texts that become tokens whatever their counts; each must be one
             pre-token. Their merges come first, in the given order (`required_merges`).
-        forbid: regexes, or names such as ``digits`` and ``email`` (`FORBIDDEN_LOOKS`): no token
-            that is learned has a match in it. Special tokens are not asked about.
+        forbid: regexes, or names such as ``digits`` and ``email`` (`FORBIDDEN_LOOKS`): no learned
+            token may match. Does not apply to special tokens.
         forbidden_tokens: tokens that are not made, as bytes or text.
         characters: ``whole``: no token mixes a part of a character with anything else;
-            ``left-to-right``: parts are merged only to complete a character from its left.
-        special_ids: ``first`` or ``last``.
+            ``left-to-right``: characters are assembled from their left.
 
     Raises:
-        InvalidOption: ``vocab_size`` smaller than 256, the special tokens and the merges of the
-            required tokens; a token that cannot be required; rules that forbid a byte; and as
-            `learn_merges`.
-        InvalidPattern: the counts' split pattern drops text, such as ``whitespace``.
+        InvalidOption: a ``vocab_size`` too small for the bytes, the special tokens and the required
+            tokens; a token that cannot be required; rules that forbid a byte; or as `learn_merges`.
+        InvalidPattern: the counts' split pattern drops text, as ``whitespace`` does.
         InvalidSpecialToken: empty, duplicate, a single byte, a required token or part of one, or
-            occurring in the words. All of this is refused before training starts.
+            present in the words. Raised before training starts.
         CorpusError, EmptyCorpus, CorruptFile, DiskFull: as `learn_merges`.
     """
     checks.instance("counts", counts, WordCounts)
@@ -243,8 +227,8 @@ def train_bpe(
     rules = NO_RULES
     if forbid or forbidden_tokens or characters != "any":
         rules = TokenRules.checked(forbid, forbidden_tokens, characters)
-    nothing = np.empty(0, np.int32)
-    vocab_from_merges(nothing, nothing, range(_BYTES), (), special_ids)  # refuses a wrong name now
+    no_ids = np.empty(0, np.int32)
+    vocab_from_merges(no_ids, no_ids, range(_BYTES), (), special_ids)  # checks special_ids early
     given = given_for(required_tokens, counts.pattern, merges, specials, tie_break, max_token_bytes)
     refuse_special_tokens_in_words(specials, counts)
     learned = learn_merges(
@@ -261,8 +245,10 @@ def train_bpe(
         on_progress=on_progress,
     )
     order = byte_order(tie_break)
-    made = vocab_from_merges(learned.left, learned.right, order, specials, special_ids)
-    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=counts.pattern)
+    numbered = vocab_from_merges(learned.left, learned.right, order, specials, special_ids)
+    return Tokenizer(
+        numbered.vocab, numbered.merges, numbered.special_tokens, pattern=counts.pattern
+    )
 
 
 def train_from_iterator(
@@ -280,13 +266,11 @@ def train_from_iterator(
 
     Args:
         texts, pattern, workers, text_field: see `count_texts`.
-        vocab_size: see `train_bpe`.
-        special_tokens: separate documents, are never counted, and have the first ids.
+        special_tokens: separate documents, are never counted, and get the first ids.
         on_counting: called with the progress of counting.
-        options: further ones of `train_bpe`: ``min_count``, ``tie_break``, ``on_progress``, …
+        options: further options of `train_bpe`: ``min_count``, ``tie_break``, ``on_progress``, …
 
     Raises:
-        InvalidOption: an option that `train_bpe` does not have.
         BpelineError: as `count_texts` and `train_bpe`.
 
     Example:
@@ -294,7 +278,7 @@ def train_from_iterator(
         [257, 68, 81]
     """
     special_tokens = validate_special_tokens(checks.texts("special_tokens", special_tokens))
-    merges_for(vocab_size, special_tokens)  # refuses too small a size before counting
+    merges_for(vocab_size, special_tokens)  # checks the size before counting
     _check_options(options)
     counts = count_texts(
         texts, pattern, special_tokens, workers, text_field=text_field, on_progress=on_counting
@@ -303,7 +287,7 @@ def train_from_iterator(
 
 
 def _check_options(options: Mapping[str, Any]) -> None:
-    """Refuse options of `train_bpe` that it would refuse after the words are counted."""
+    """Check the options of `train_bpe` before the words are counted."""
     checks.options_of(train_bpe, options)
     for name in ("min_count", "min_word_count", "max_token_bytes"):
         if options.get(name) is not None:
@@ -311,42 +295,35 @@ def _check_options(options: Mapping[str, Any]) -> None:
     validate_tie_break(options.get("tie_break", "smallest-ids"))
     rules = ("forbid", ()), ("forbidden_tokens", ()), ("characters", "any")
     TokenRules.checked(*(options.get(name, usual) for name, usual in rules))
-    earlier, kept = options.get("resume_from"), options.get("checkpoint")
-    Course(earlier, kept, on_progress=options.get("on_progress"))
+    resume_from, checkpoint = options.get("resume_from"), options.get("checkpoint")
+    Course(resume_from, checkpoint, on_progress=options.get("on_progress"))
 
 
 def refuse_special_tokens_in_words(special_tokens: Sequence[str], counts: WordCounts) -> None:
-    """Refuse special tokens that occur inside words: training could learn them as merges.
+    """Raise `InvalidSpecialToken` if training could learn a special token as a merge.
 
-    Words counted with the same special tokens never hold one.
-
-    Raises:
-        InvalidSpecialToken: one occurs.
+    Words counted with the same special tokens never contain one.
     """
     for token, word in zip(special_tokens, counts.words_with(special_tokens), strict=True):
         if word is not None:
             shown = word[:40].decode("utf-8", "replace")
             raise InvalidSpecialToken(
-                f"the special token {token!r} occurs in the words, for instance in {shown!r}, so "
+                f"the special token {token!r} occurs in the words, for example in {shown!r}, so "
                 "it could become an ordinary token",
-                "words that were counted with the same special tokens, which never hold one",
+                "expected words counted with the same special tokens",
                 f"count the words with special_tokens=[{token!r}], or choose another",
             )
 
 
 def merges_for(vocab_size: int, special_tokens: tuple[str, ...] | list[str] = ()) -> int:
-    """How many merges fill a vocabulary.
-
-    Raises:
-        InvalidOption: the bytes and the special tokens alone are more than ``vocab_size``.
-    """
+    """Return the number of merges that fill a vocabulary; raise if it is too small."""
     least = _BYTES + len(special_tokens)
     vocab_size = checks.whole_number("vocab_size", vocab_size)
     if vocab_size < least:
         raise InvalidOption(
             f"a vocabulary of {vocab_size} has no room for 256 bytes and "
             f"{len(special_tokens)} special tokens",
-            f"vocab_size is a whole number from {least} on",
+            f"expected a vocab_size of at least {least}",
             "32000 is usual for one language, 100000 and more for many",
         )
     return vocab_size - least
@@ -360,12 +337,7 @@ def given_for(
     tie_break: str = "smallest-ids",
     max_token_bytes: int | None = None,
 ) -> NDArray[np.int32] | None:
-    """The merges to begin with; None when no token is required.
-
-    Raises:
-        InvalidOption: a token that cannot be required, or more merges than ``merges``.
-        InvalidSpecialToken: a special token is a byte, a required token or part of one.
-    """
+    """Return the merges of the required tokens; None if no token is required."""
     validate_tie_break(tie_break)
     required_tokens = checks.texts("required_tokens", required_tokens)
     if not required_tokens:
@@ -374,9 +346,9 @@ def given_for(
     given = required_merges(required_tokens, pattern, tie_break, max_token_bytes)
     if len(given) > merges:
         raise InvalidOption(
-            f"making the required tokens takes {len(given)} merges, and the vocabulary has "
-            f"room for {merges}",
-            f"vocab_size is {_BYTES + len(special_tokens) + len(given)} or more",
+            f"the required tokens take {len(given)} merges, and the vocabulary has room for "
+            f"{merges}",
+            f"expected a vocab_size of at least {_BYTES + len(special_tokens) + len(given)}",
             "choose a larger vocabulary or require fewer tokens",
         )
     refuse_clashes(special_tokens, token_bytes(map(tuple, given.tolist()), byte_order(tie_break)))
@@ -393,29 +365,15 @@ def required_merges(
     tie_break: str = "smallest-ids",
     max_token_bytes: int | None = None,
 ) -> NDArray[np.int32]:
-    """Merges after which each of ``tokens`` is encoded as one token, whatever is learned later.
+    """Build merges that make each of ``tokens`` one token, whatever is learned later.
 
-    Token by token: the token is encoded with the merges so far, then its first two parts are
-    merged, wherever they are neighbours in it, until one part is left. The merges so far have
-    smaller ranks and go first when text is encoded, so every token made here is reached. (From
-    left to right over the *bytes* it would not be: after ``bc``, the merges ``a b`` and ``ab c``
-    never make ``abc``.)
-
-    A token is possible when the split pattern leaves it whole: no merge crosses the edges of a
-    pre-token, so any other text could never be one token.
-
-    Args:
-        tokens: texts, such as ``" tokenizer"``; a leading space belongs to the token.
-        pattern: what cuts text into pre-tokens.
-        tie_break: decides how bytes are numbered.
-        max_token_bytes: the longest token that training may make.
+    For each token: encode it with the merges so far, then merge its first two parts until one part
+    is left. Earlier merges have lower ranks and apply first, so every token is reached. (Merging
+    its *bytes* from left to right fails: after ``bc``, the merges ``a b`` and ``ab c`` never make
+    ``abc``.) A token must be one pre-token, because no merge crosses the edges of pre-tokens.
 
     Returns:
-        int32 [m, 2]: as `learn_merges` takes them.
-
-    Raises:
-        InvalidOption: a single string instead of a sequence, an empty or repeated token, one
-            that UTF-8 cannot hold, one that the pattern cuts, or one that is too long.
+        int32 [m, 2], as for `learn_merges`.
     """
     pattern = SplitPattern.parse(pattern)
     tokens = checks.texts("required_tokens", tokens)
@@ -426,33 +384,33 @@ def required_merges(
         if token in seen:
             raise InvalidOption(
                 f"the required token {token!r} is given twice",
-                "each token has one id",
+                "expected each token once",
                 f"give {token!r} once",
             )
         seen.add(token)
     ids = {byte: id_ for id_, byte in enumerate(byte_order(tie_break))}
-    made: dict[Pair, int] = {}
+    merge_ids: dict[Pair, int] = {}
     for token in tokens:
-        parts = _encoded([ids[byte] for byte in token.encode()], made)
+        parts = _encoded([ids[byte] for byte in token.encode()], merge_ids)
         while len(parts) > 1:
             pair = parts[0], parts[1]
-            made[pair] = _BYTES + len(made)
-            parts = merged(parts, pair, made[pair])
-    return np.array(list(made), np.int32).reshape(-1, 2)
+            merge_ids[pair] = _BYTES + len(merge_ids)
+            parts = merged(parts, pair, merge_ids[pair])
+    return np.array(list(merge_ids), np.int32).reshape(-1, 2)
 
 
 def _refuse_impossible(token: str, pattern: SplitPattern, longest: int) -> None:
     if not token:
         raise InvalidOption(
             f"{token!r} cannot be a required token",
-            "a required token is a string of at least one character",
+            "expected a string of at least one character",
             "remove it from the list",
         )
     size = len(token.encode())
     if size > longest:
         raise InvalidOption(
             f"the required token {token[:40]!r}… has {size} bytes",
-            f"required tokens have at most {longest} bytes, and at most max_token_bytes",
+            f"expected at most {longest} bytes, and at most max_token_bytes",
             "make it a special token, or raise max_token_bytes",
         )
     pieces = pre_tokens(token, pattern)
@@ -461,13 +419,13 @@ def _refuse_impossible(token: str, pattern: SplitPattern, longest: int) -> None:
         shown = ", ".join(map(repr, pieces[:4])) + (", …" if len(pieces) > 4 else "")
         raise InvalidOption(
             f"the required token {token!r} is cut by the split pattern {name!r}: {shown}",
-            "a required token is one pre-token, such as ' word' with its leading space",
+            "expected one pre-token, such as ' word' with its leading space",
             f"require its pieces, or make it a special token: special_tokens=[{token!r}]",
         )
 
 
 def _encoded(parts: list[int], made: dict[Pair, int]) -> list[int]:
-    """``parts`` after all merges made so far, the earliest first."""
+    """Apply the merges made so far, the earliest first."""
     while len(parts) > 1:
         pairs = [pair for pair in itertools.pairwise(parts) if pair in made]
         if not pairs:
@@ -478,7 +436,7 @@ def _encoded(parts: list[int], made: dict[Pair, int]) -> list[int]:
 
 
 def merged(parts: Sequence[T], pair: tuple[T, T], made: T) -> list[T]:
-    """``parts`` with each occurrence of ``pair`` replaced, from left to right."""
+    """Replace each occurrence of ``pair``, from left to right."""
     result: list[T] = []
     at = 0
     while at < len(parts):

@@ -1,8 +1,8 @@
-"""A trained tokenizer continued: by more merges, every id kept; or by superwords.
+"""Extension of tokenizers: further merges that keep every id, and superwords.
 
 Superwords are the second phase of Liu et al., "SuperBPE: Space Travel for Language Models" (arXiv
-2503.13423), as its trainer does it: the merges of a tokenizer of words are replayed over lines that
-are cut at digits and punctuation alone, what does not occur there is dropped, and learning goes on.
+2503.13423), like its trainer: the merges of a word tokenizer are replayed over lines that are split
+at digits and punctuation only, merges that do not occur there are dropped, and learning continues.
 `tokenizer_core.reference.train_superwords` is the same in plain Python.
 """
 
@@ -57,26 +57,22 @@ Cuts = Literal["punctuation", "digits"]
 _LINES = SplitStep(r"[^\n]*\n", "Isolated")
 _BYTES = 256
 _ORDER = "smallest-ids"
-_ALGORITHM = "superbpe 1"  # to be counted up when the same settings learn other merges
+_ALGORITHM = "superbpe 1"  # increase when the same settings learn other merges
 
 
 def merges_to_continue(base: Tokenizer, tie_break: str) -> NDArray[np.int32]:
-    """The merges of a tokenizer in the numbering of training: what `learn_merges` is ``given``.
+    """Convert the merges of a tokenizer to training ids, int32 ``[n, 2]``.
 
-    Returns:
-        int32 ``[n, 2]``.
-
-    Raises:
-        InvalidOption: not byte-level BPE, or with tokens that no merge makes: then a text without
-            new tokens could change.
+    Raises `InvalidOption` for tokens that no merge makes: an extension could then change texts
+    without new tokens.
     """
     specials, merges = base.special_tokens, base.merges
-    made = {left + right for left, right in merges}
-    as_trained = not base.ignore_merges and len(base.vocab) == 256 + len(specials) + len(made)
+    results = {left + right for left, right in merges}
+    as_trained = not base.ignore_merges and len(base.vocab) == 256 + len(specials) + len(results)
     if not isinstance(base.algorithm, ByteBpe) or not as_trained:
         raise InvalidOption(
             f"{base!r} cannot be extended",
-            "accepted is byte-level BPE whose tokens are bytes, results of merges and special ones",
+            "expected byte-level BPE with bytes, results of merges and special tokens only",
             "train a new tokenizer",
         )
     numbers = {bytes([byte]): number for number, byte in enumerate(byte_order(tie_break))}
@@ -88,16 +84,11 @@ def merges_to_continue(base: Tokenizer, tie_break: str) -> NDArray[np.int32]:
 
 
 def extended(base: Tokenizer, pairs: Sequence[tuple[int, int]], tie_break: str) -> Tokenizer:
-    """``base`` with the merges that were learned after its own; their ids follow all of its ids.
+    """Append the merges learned after those of ``base``, with ids after its ids.
 
     Args:
-        base: the tokenizer that was continued.
-        pairs: merges in the numbering of training; those of ``base`` come first.
-        tie_break: decides that numbering of the bytes.
-
-    Raises:
-        InvalidTokenizer: the merges do not begin with those of ``base``.
-        InvalidSpecialToken: a special token of ``base`` became an ordinary token.
+        pairs: merges in training ids; those of ``base`` come first.
+        tie_break: decides the numbering of the bytes.
     """
     old = merges_to_continue(base, tie_break)
     if not np.array_equal(np.array(pairs[: len(old)], np.int32).reshape(-1, 2), old):
@@ -105,31 +96,31 @@ def extended(base: Tokenizer, pairs: Sequence[tuple[int, int]], tie_break: str) 
     tokens = token_bytes(pairs, byte_order(tie_break))
     refuse_clashes(list(base.special_tokens), tokens)
     merges = base.merges + [(tokens[left], tokens[right]) for left, right in pairs[len(old) :]]
-    known = set(tokens[: 256 + len(old)])
-    new = [token for token in dict.fromkeys(tokens) if token not in known]
+    old_tokens = set(tokens[: 256 + len(old)])
+    new = [token for token in dict.fromkeys(tokens) if token not in old_tokens]
     vocab = dict(base.vocab) | dict(enumerate(new, base.spec.largest_id + 1))
     return Tokenizer(vocab, merges, base.special_tokens, base.pattern)
 
 
 @dataclass(frozen=True, slots=True)
 class ExtensionCertificate:
-    """What was checked of an extension.
+    """Result of the check of an extension.
 
-    With new tokens written out in old ones, all texts had the same ids; or where words are taken
-    whole, or characters became tokens, the same text.
+    With new tokens expanded to old ones, all texts have the same ids. If words are looked up whole,
+    or characters became tokens, only the same text.
     """
 
     base: str  # digest of the old tokenizer
     tokenizer: str  # digest of the new one
-    ids_kept: int  # ids of the old one; each stands for the same bytes in the new one
+    ids_kept: int  # ids of the old tokenizer; each stands for the same bytes in the new one
     first_new_id: int
     new_ids: int
     texts: int  # encoded with both
-    texts_unchanged: int  # those without a new token, whose ids are the same
+    texts_unchanged: int  # texts without new tokens, whose ids are the same
 
     def __str__(self) -> str:
         return (
-            f"all {self.ids_kept:,} ids of {self.base[:12]} stand for what they stood for; "
+            f"all {self.ids_kept:,} ids of {self.base[:12]} are unchanged; "
             f"{self.new_ids:,} new ones begin at {self.first_new_id:,}"
         )
 
@@ -137,41 +128,36 @@ class ExtensionCertificate:
 def certify_extension(
     base: Tokenizer, tokenizer: Tokenizer, texts: Iterable[str]
 ) -> ExtensionCertificate:
-    """Check that a tokenizer continues another one.
-
-    Args:
-        base: the old tokenizer.
-        tokenizer: the new one.
-        texts: to encode with both.
+    """Check on ``texts`` that ``tokenizer`` extends ``base``.
 
     Raises:
-        InvalidTokenizer: naming the first id, merge or text that changed.
+        InvalidTokenizer: an id, a merge or the encoding of a text changed.
     """
     old, new = base.vocab, tokenizer.vocab
     for id_, token in old.items():
         if new.get(id_) != token:
-            _refuse(f"the id {id_} stood for {shown(token)} and stands for {shown(new.get(id_))}")
+            _refuse(f"the id {id_} changed from {shown(token)} to {shown(new.get(id_))}")
     if tokenizer.merges[: len(base.merges)] != base.merges:
         _refuse("its merges do not begin with those of the tokenizer that is extended")
-    kept = {name: id_ for name, id_ in tokenizer.special_tokens.items() if id_ in old}
-    same = (kept, tokenizer.pattern.digest, tokenizer.ignore_merges)
-    if same != (base.special_tokens, base.pattern.digest, base.ignore_merges):
-        _refuse("its special tokens or its split pattern are others")
+    old_specials = {name: id_ for name, id_ in tokenizer.special_tokens.items() if id_ in old}
+    old_settings = (old_specials, tokenizer.pattern.digest, tokenizer.ignore_merges)
+    if old_settings != (base.special_tokens, base.pattern.digest, base.ignore_merges):
+        _refuse("its special tokens or its split pattern differ")
     ids = {token: id_ for id_, token in new.items()}
     parts = {ids[left + right]: (ids[left], ids[right]) for left, right in tokenizer.merges}
-    compared, known = list(texts), set(old)
+    compared, old_ids = list(texts), set(old)
     unchanged = 0
     pairs = zip(base.encode_batch(compared), tokenizer.encode_batch(compared), strict=True)
     for text, (before, after) in zip(compared, pairs, strict=True):
         unchanged += before == after
-        if before == after or list(_written_out(after, parts, known)) == before:
+        if before == after or list(_written_out(after, parts, old_ids)) == before:
             continue
-        # Where words are taken whole, or characters became tokens, other old tokens may stand for
-        # the same text.
+        # If words are looked up whole, or characters became tokens, other old tokens may stand
+        # for the same text.
         replays = isinstance(base.algorithm, ByteBpe) and not base.ignore_merges
         same_text = tokenizer.decode_bytes(after) == base.decode_bytes(before)
-        if replays or known.issuperset(after) or not same_text:
-            _refuse(f"{shown(text)} is encoded otherwise, new tokens written out in old ones")
+        if replays or old_ids.issuperset(after) or not same_text:
+            _refuse(f"{shown(text)} is encoded differently, with new tokens expanded to old ones")
     added = sorted(new.keys() - old.keys())
     first = added[0] if added else max(new) + 1
     return ExtensionCertificate(
@@ -182,33 +168,30 @@ def certify_extension(
 def _written_out(
     ids: Iterable[int], parts: dict[int, tuple[int, int]], known: set[int]
 ) -> Iterator[int]:
-    left_to_write = list(ids)[::-1]
-    while left_to_write:
-        id_ = left_to_write.pop()
+    stack = list(ids)[::-1]
+    while stack:
+        id_ = stack.pop()
         if id_ in known or id_ not in parts:
             yield id_
         else:
-            left_to_write += reversed(parts[id_])
+            stack += reversed(parts[id_])
 
 
 def _refuse(happened: str) -> NoReturn:
     raise InvalidTokenizer(
         happened,
-        "an extension keeps every id, every merge and what texts without new tokens become",
+        "expected the same ids, merges and encodings of texts without new tokens",
         "this is a defect of bpeline: report it; nothing was published",
     )
 
 
 def superword_lines(cuts: Cuts = "punctuation") -> SplitPattern:
-    """How text is cut to learn superwords from: into lines, and these where the tokenizer cuts.
+    """Return the split pattern for learning superwords.
 
     Args:
-        cuts: ``punctuation``: as SuperBPE's program does, by `SUPERWORDS`; ``digits``: as its
-            published models do and llama.cpp can, at numbers alone, whose digits are cut by three
-            from the right.
-
-    Raises:
-        InvalidOption: anything else.
+        cuts: ``punctuation``: as SuperBPE's program, by `SUPERWORDS`; ``digits``: as its published
+            models, and as llama.cpp supports: only at numbers, with digits grouped by three from
+            the right.
     """
     if checks.choice("cuts", cuts, Cuts) == "punctuation":
         return SplitPattern.of_steps([_LINES, SplitStep(SUPERWORDS, "Isolated")])
@@ -216,43 +199,32 @@ def superword_lines(cuts: Cuts = "punctuation") -> SplitPattern:
 
 
 def may_be_superword(token: bytes) -> bool:
-    """Whether the published rules let a token be made.
-
-    It holds no colon before a space, and at most `MOST_WORDS` words: what is left where it is cut
-    at each space.
-    """
+    """Whether the published rules allow a token: few words, no colon before a space."""
     words = sum(map(bool, token.split(b" ")))
     return b": " not in token and words <= MOST_WORDS and len(token) <= MAX_TOKEN_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class InheritedMerges:
-    """The merges of a tokenizer of words that fire in some lines."""
+    """The merges of a word tokenizer that occur in some lines."""
 
-    pairs: NDArray[np.int32]  # [n, 2], in the numbering of training; row k makes token 256 + k
-    dropped: int  # how many merges do not fire
-    words: SymbolWords  # the lines, as rows of these tokens
+    pairs: NDArray[np.int32]  # [n, 2], in training ids; row k makes token 256 + k
+    dropped: int  # number of merges that do not occur
+    words: SymbolWords  # the lines as rows of these tokens
 
 
 def inherited(base: Tokenizer, lines: WordCounts, transition_size: int) -> InheritedMerges:
     """Replay the first merges of a tokenizer over lines.
 
-    Where every token is made by one merge, replaying is encoding: a merge occurred if a token of
-    the encoded lines has it among its parts.
-
-    Args:
-        base: of byte-level BPE, as trained.
-        lines: counts of what `superword_lines` cuts.
-        transition_size: ids of ``base`` that stay, special tokens and bytes included.
-
-    Raises:
-        InvalidOption: a size that ``base`` does not have, or a tokenizer that cannot be continued.
+    If exactly one merge makes each token, replaying equals encoding: a merge occurred if a token of
+    the encoded lines is built from it. ``transition_size`` ids of ``base`` are kept, including
+    special tokens and bytes.
     """
     given = merges_to_continue(base, _ORDER)[: _merges_inherited(base, transition_size)]
     if len(set(token_bytes(map(tuple, given.tolist()), byte_order(_ORDER)))) < _BYTES + len(given):
         raise InvalidOption(
             f"{base!r} has a token that two merges make",
-            "each token of a tokenizer that superwords begin with is made in one way, as trained",
+            "expected one merge per token, as in a newly trained tokenizer",
             "train the words here, without required tokens",
         )
     ids, offsets = _encoded(lines, given)
@@ -281,9 +253,9 @@ def _merges_inherited(base: Tokenizer, transition_size: int) -> int:
     if not least <= transition_size <= least + len(base.merges):
         raise InvalidOption(
             f"the transition to superwords is at {transition_size:,} ids",
-            f"the tokenizer of words has {least:,} ids without merges, and "
-            f"{least + len(base.merges):,} with all of them",
-            "choose a size between, such as nine tenths of the vocabulary",
+            f"expected {least:,} ids (the word tokenizer without merges) to "
+            f"{least + len(base.merges):,} (with all of them)",
+            "choose a size between, such as 90 % of the vocabulary",
         )
     return transition_size - least
 
@@ -291,19 +263,19 @@ def _merges_inherited(base: Tokenizer, transition_size: int) -> int:
 def _encoded(
     lines: WordCounts, given: NDArray[np.int32]
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """The lines in the numbering of training: uint32 ids; int64 ``[n + 1]``, where they begin."""
+    """Encode the lines in training ids: uint32 ids; int64 ``[n + 1]`` line offsets."""
     byte_ids = np.empty(_BYTES, np.int64)
     byte_ids[list(byte_order(_ORDER))] = np.arange(_BYTES)
     left, right = np.ascontiguousarray(given.T.astype(np.int64))
     results = np.arange(_BYTES, _BYTES + len(given))
-    whole = SplitPattern(r"[\s\S]+")  # never asked: every line is one word
+    whole = SplitPattern(r"[\s\S]+")  # unused: every line is one word
     encoder = SuperwordEncoder(byte_ids, left, right, results, whole)
     edges = np.asarray(lines.offsets, np.int64)
     spans = np.ascontiguousarray(np.stack((edges[:-1], edges[1:]), axis=1))
     text = Text.of(lines.word_bytes.tobytes())
     unmarked = np.zeros(text.size // 64 + 2, np.uint64)
-    nothing = np.full(len(spans), -1, np.int64)
-    ids, ends = encoder.encode_marked(text, unmarked, spans, nothing)
+    no_ids = np.full(len(spans), -1, np.int64)
+    ids, ends = encoder.encode_marked(text, unmarked, spans, no_ids)
     return ids, np.concatenate((np.zeros(1, np.int64), ends))
 
 
@@ -320,28 +292,28 @@ def train_superbpe(
     checkpoint_every: int = MERGES_PER_CHECKPOINT,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
-    """Train a tokenizer whose tokens may hold several words.
+    """Train a tokenizer whose tokens can span several words (SuperBPE).
 
-    Ids: the special tokens, the 256 bytes, the merges of ``base`` that occur, superwords. The
-    special tokens are those of ``base``, in their order.
+    Ids: the special tokens of ``base`` in their order, the 256 bytes, the merges of ``base`` that
+    occur, superwords.
 
     Args:
-        base: byte-level BPE, trained with a split pattern that keeps words apart. It may be larger
-            than ``transition_size``: training it once serves every transition.
-        lines: counts of what `superword_lines` cuts, of the text that ``base`` was trained on;
-            counted with its special tokens.
+        base: byte-level BPE trained with a split pattern that keeps words apart. It can be larger
+            than ``transition_size``: one ``base`` serves every transition.
+        lines: words counted with `superword_lines` in the training text of ``base``, with its
+            special tokens.
         vocab_size: special tokens, bytes and merges together.
-        transition_size: how many of the ids ``base`` gives; the published models have 90 % of
-            their vocabulary from it, or less.
+        transition_size: number of ids that come from ``base``; up to 90 % of the vocabulary in the
+            published models.
         min_count: rarer pairs are not merged. The published trainer goes down to 1.
-        rules: what no token may be beside what the published rules refuse; ``base`` keeps them too.
-        resume_from, checkpoint, checkpoint_every, on_progress: see `merging.Course`. Checkpoints
-            are in the numbering of `inherited`, whose tokens are their base tokens.
+        rules: further rules for tokens; ``base`` must keep them too.
+        resume_from, checkpoint, checkpoint_every, on_progress: see `merging.Course`. The base
+            tokens of these checkpoints are the tokens of `inherited`.
 
     Raises:
-        InvalidOption: sizes out of order, other lines, a tokenizer that cannot be continued or
-            has tokens which the rules forbid.
-        InvalidSpecialToken: a special token of ``base`` occurs in the lines, or became a token.
+        InvalidOption: sizes out of order, other lines, a tokenizer that cannot be continued or has
+            forbidden tokens.
+        InvalidSpecialToken: a special token of ``base`` occurs in the lines or became a token.
         CorpusError, CorruptFile, DiskFull: as `learn_merges`.
 
     Example:
@@ -366,8 +338,8 @@ def train_superbpe(
     rules.require_of_merges(start.pairs, _ORDER, "the inherited merges")
     if vocab_size < transition_size:
         raise InvalidOption(
-            f"a vocabulary of {vocab_size:,} was asked for, {transition_size:,} of it words",
-            "vocab_size is the size at the end: words and superwords together",
+            f"vocab_size is {vocab_size:,} and transition_size {transition_size:,}",
+            "expected a vocab_size for words and superwords together",
             f"choose vocab_size={transition_size * 10 // 9}, or a smaller transition_size",
         )
     engine = partial(
@@ -386,8 +358,8 @@ def train_superbpe(
     learned = learn_with(engine, room - len(start.pairs), lines, digest_of(settings), course)
     both = zip(start.pairs.T, (learned.left, learned.right), strict=True)
     left, right = (np.concatenate(parts) for parts in both)
-    made = vocab_from_merges(left, right, byte_order(_ORDER), specials)
-    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=pattern)
+    numbered = vocab_from_merges(left, right, byte_order(_ORDER), specials)
+    return Tokenizer(numbered.vocab, numbered.merges, numbered.special_tokens, pattern=pattern)
 
 
 def _allowed_by(rules: TokenRules) -> Callable[[bytes], bool]:
@@ -398,13 +370,13 @@ def _allowed_by(rules: TokenRules) -> Callable[[bytes], bool]:
 
 
 def _pattern_for(lines: WordCounts) -> str:
-    """The split pattern of a tokenizer learned from lines: theirs without line ends."""
+    """The split pattern of a tokenizer learned from these lines, without line ends."""
     if lines.pattern == superword_lines():
         return SUPERWORDS
     if lines.pattern == superword_lines("digits"):
         return DIGITS_FROM_RIGHT
     raise InvalidOption(
-        f"the lines were cut by the split pattern {lines.pattern.title!r}",
-        "superwords are learned from lines that are cut at digits, and at punctuation or not",
+        f"the lines were split by the pattern {lines.pattern.title!r}",
+        "expected lines split by `superword_lines()`, at punctuation or at digits",
         "count the same text again with `superword_lines()` as pattern",
     )

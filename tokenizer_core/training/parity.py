@@ -1,7 +1,7 @@
 """Parity-aware BPE: each merge improves the language with the worst compression.
 
-The rules are those of Foroutan, Meister et al. 2025 (arXiv 2508.04796), in their base, window and
-hybrid variants; `tokenizer_core.reference.train_parity` is the same in plain Python.
+Implements the base, window and hybrid variants of Foroutan, Meister et al. 2025 (arXiv 2508.04796);
+`tokenizer_core.reference.train_parity` is the same in plain Python.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.training import bpe
 from bpeline.tokenizer_core.vocabulary import byte_order, validate_special_tokens, vocab_from_merges
 
-_ALGORITHM = "parity-bpe 2"  # to be counted up when the same settings learn other merges
+_ALGORITHM = "parity-bpe 2"  # increase when the same settings learn other merges
 TIE_BREAKS = ("smallest-ids", "greatest-bytes")
 
 
@@ -46,12 +46,7 @@ def parity_digest(
     development: Mapping[str, WordCounts] | None,
     **options: Any,
 ) -> str:
-    """Digest of what decides, besides the sum of all counts, which merges are learned.
-
-    Args:
-        languages, rule, development: as for `learn_parity_merges`.
-        options: as for `bpe.settings_digest`.
-    """
+    """Digest of the settings that decide which merges are learned."""
     measured = development or {}
     return digest_of(
         {
@@ -81,29 +76,26 @@ def learn_parity_merges(
     checkpoint_every: int = 1000,
     on_progress: OnProgress | None = None,
 ) -> LearnedMerges:
-    """Learn up to ``merges`` merges, each for the language with the worst compression then.
+    """Learn up to ``merges`` merges, each for the language with the worst compression.
 
-    As with `bpe.learn_merges`, fewer merges are the first ones of more. A merge's count is that of
-    its pair in all languages together.
+    As in `bpe.learn_merges`, fewer merges are the first ones of more. The count of a merge is that
+    of its pair in all languages together.
 
     Args:
-        languages: the words of each, by name; of several that are equally off the first is served.
-        merges: how many at most, ``given`` ones included.
-        rule: which language comes next.
-        development: words of texts to measure on, by the same names, best of texts that say the
-            same in each language; None: see `ParityEngine`.
-        together: the sum of all languages, whose digest checkpoints hold; None: it is made here.
-        min_count: pairs that occur less often in the language to be served are not merged.
-        min_word_count: words that occur less often in their language are left out of it, of the
-            first ``rule.global_merges`` as well.
+        languages: the words of each language, by name; ties go to the first.
+        development: words of texts to measure on, by the same names, ideally with the same content
+            in each language; None: see `ParityEngine`.
+        together: the sum of all languages, for the digest in checkpoints; None: computed.
+        min_count: pairs that are rarer in the chosen language are not merged.
+        min_word_count: words that are rarer in their language are left out, also of the first
+            ``rule.global_merges``.
         tie_break: ``smallest-ids`` or ``greatest-bytes``.
-        max_token_bytes, given, resume_from, checkpoint, checkpoint_every, on_progress: as for
-            `bpe.learn_merges`.
+        others: as for `bpe.learn_merges`.
 
     Raises:
-        InvalidOption: fewer than two languages, other names or ratios than theirs, numbers out of
-            range; and as `bpe.learn_merges`.
-        EmptyCorpus: a language without a word.
+        InvalidOption: fewer than two languages, names or ratios that do not match them, numbers
+            out of range; or as `bpe.learn_merges`.
+        EmptyCorpus: a language without words.
         CorpusError, CorruptFile, DiskFull: as `bpe.learn_merges`.
     """
     validate_options(
@@ -136,7 +128,7 @@ def learn_parity_merges(
         max_length=bpe.longest_token(max_token_bytes),
         given=0 if given is None else len(given),
     )
-    left_out = [one for _, one in pruned.values()]
+    left_out = [removed for _, removed in pruned.values()]
     return learn_with(
         engine,
         merges,
@@ -145,7 +137,8 @@ def learn_parity_merges(
         Course(resume_from, checkpoint, checkpoint_every, on_progress),
         given=given,
         pruned=PrunedWords(
-            sum(one.words for one in left_out), sum(one.occurrences for one in left_out)
+            sum(removed.words for removed in left_out),
+            sum(removed.occurrences for removed in left_out),
         ),
     )
 
@@ -158,54 +151,57 @@ def _validate(
 ) -> None:
     if len(languages) < 2:
         raise InvalidOption(
-            f"{len(languages)} language was given to be served alike",
-            "two languages or more, each with its word counts",
+            f"{len(languages)} language was given",
+            "expected two languages or more, each with its word counts",
             "name them: learn_parity_merges({'en': counts, 'de': counts}, merges)",
         )
     patterns = {counts.pattern.digest for counts in (*languages.values(),)}
     patterns |= {counts.pattern.digest for counts in (development or {}).values()}
     if len(patterns) > 1:
         raise InvalidOption(
-            "the word counts of the languages were made with different split patterns",
-            "one pattern, that of the tokenizer",
-            "count the words again with pattern=… alike",
+            "the word counts of the languages have different split patterns",
+            "expected one pattern, that of the tokenizer",
+            "count the words again with the same pattern=…",
         )
     if development is not None and development.keys() != languages.keys():
         odd = sorted(development.keys() ^ languages.keys())
         raise InvalidOption(
-            f"there are development texts or words to learn from, but not both, of {odd}",
-            f"development texts of each language: {', '.join(languages)}",
+            f"development texts or training words are missing for {odd}",
+            f"expected development texts for each language: {', '.join(languages)}",
             "name the same languages in both",
         )
     empty = [
         f"{kind} {name}"
-        for kind, some in (("language", languages), ("development texts of", development or {}))
-        for name, counts in some.items()
+        for kind, counts_by_name in (
+            ("language", languages),
+            ("development texts of", development or {}),
+        )
+        for name, counts in counts_by_name.items()
         if not len(counts)
     ]
     if empty:
         raise EmptyCorpus(
-            f"there is not a word in the {empty[0]}",
-            "some text of each language",
+            f"there are no words in the {empty[0]}",
+            "expected some text for each language",
             "leave that language out",
         )
     if tie_break not in TIE_BREAKS:
         raise InvalidOption(
-            f"the tie-break {tie_break} was asked for, which goes by places in one corpus",
+            f"the tie-break {tie_break} depends on positions in one corpus",
             ", ".join(TIE_BREAKS),
             f"leave it out: {TIE_BREAKS[0]}",
         )
     ratios_fit = len(rule.ratios) in (0, len(languages)) and min(rule.ratios, default=1) > 0
     if rule.alpha < 1 or not ratios_fit:
         raise InvalidOption(
-            f"no such rule can be followed: {rule}",
-            "alpha from 1 on, and for each language a ratio above 0, or none at all",
+            f"this rule is invalid: {rule}",
+            "expected an alpha of at least 1, and ratios above 0 for all languages or none",
             "ParityRule(window=100, alpha=2.0)",
         )
     if rule.ratios and development is not None:
         raise InvalidOption(
-            "ratios were given together with development texts, which decide alone",
-            "either of them",
+            "there are both ratios and development texts",
+            "expected one of them",
             "leave ratios out",
         )
 
@@ -223,9 +219,9 @@ def train_parity_bpe(
     max_token_bytes: int | None = None,
     on_progress: OnProgress | None = None,
 ) -> Tokenizer:
-    """Train a byte-level BPE tokenizer whose merges serve several languages alike.
+    """Train a byte-level BPE tokenizer with about equal compression of all languages.
 
-    It encodes and exports as any byte-level BPE tokenizer. Arguments and errors are those of
+    The result encodes and exports like any byte-level BPE tokenizer. For arguments and errors see
     `learn_parity_merges` and `train_bpe`.
 
     Examples:
@@ -258,6 +254,6 @@ def train_parity_bpe(
         max_token_bytes=max_token_bytes,
         on_progress=on_progress,
     )
-    made = vocab_from_merges(learned.left, learned.right, byte_order(tie_break), specials)
+    numbered = vocab_from_merges(learned.left, learned.right, byte_order(tie_break), specials)
     pattern = next(iter(languages.values())).pattern
-    return Tokenizer(made.vocab, made.merges, made.special_tokens, pattern=pattern)
+    return Tokenizer(numbered.vocab, numbered.merges, numbered.special_tokens, pattern=pattern)

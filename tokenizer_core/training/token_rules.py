@@ -1,7 +1,6 @@
-r"""Which tokens training may make: no forbidden ones, whole characters.
+r"""Rules for the tokens that training may make: forbidden tokens, whole characters.
 
-A rule is asked about the bytes of a token alone, so what holds of every merge holds of the
-vocabulary, and can be checked there.
+Each rule looks at the bytes of one token, so it can be checked on the finished vocabulary too.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from bpeline.tokenizer_core.vocabulary import (
     token_bytes,
 )
 
-# What has a name; `_VERSION` is counted up when one of these means something else.
+# Increase `_VERSION` when a name gets another meaning.
 _DIGITS = r"\p{Nd}{4}"
 _CHAT_MARKER = (
     r"<[|｜][\w▁]|[\w▁][|｜]>|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]"
@@ -45,7 +44,7 @@ FORBIDDEN_LOOKS: dict[str, str] = {
     "digits": "more than three digits in a row",
     **{kind: MEANINGS[kind] for kind in KINDS},
     "chat-marker": "a marker of chat templates such as <|im_start|>, [INST] or <s>, or an edge of "
-    "one: <| before a letter, |> behind one",
+    "one: <| before a letter, |> after one",
 }
 
 Characters = Literal["any", "whole", "left-to-right"]
@@ -53,23 +52,23 @@ CHARACTERS: tuple[Characters, ...] = get_args(Characters)
 
 LONGEST_REGEX = 1 << 14  # bytes
 LONGEST_LIST = 1 << 26  # bytes of a file
-_SEARCH_SECONDS = 10.0  # on one token: patterns that take longer backtrack without end
+_SEARCH_SECONDS = 10.0  # per token; patterns that take longer backtrack exponentially
 _MOST_CONTINUATIONS = 3  # bytes of a character after its first
 _HEX = "hex:"
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What no learned token may be.
+    """Tokens that training must not make.
 
     Attributes:
-        looks: names of `FORBIDDEN_LOOKS` or regexes; no token has a match anywhere in it. A token
-            that is not UTF-8 is searched with U+FFFD for what is incomplete.
-        tokens: the bytes of tokens that are not made; longer ones that hold them may be.
-        characters: ``whole``: a token of several bytes is one or more whole characters, or a part
-            of one character, and mixes nothing with a part. ``left-to-right``: such a part is the
-            beginning of a character, so parts are merged only to complete one from its left
-            (arXiv 2505.24689). What is not UTF-8 is joined to nothing.
+        looks: names of `FORBIDDEN_LOOKS` or regexes; no token may have a match anywhere in it.
+            Incomplete characters of a token are searched as U+FFFD.
+        tokens: the bytes of forbidden tokens; longer tokens may contain them.
+        characters: ``whole``: a token of several bytes consists of whole characters, or is a part
+            of one character. ``left-to-right``: such a part must be the beginning of a character,
+            so a character is assembled from its left (arXiv 2505.24689). Bytes that are not UTF-8
+            are never merged.
     """
 
     looks: tuple[str, ...] = ()
@@ -83,31 +82,29 @@ class TokenRules:
         tokens: str | bytes | Sequence[str | bytes] = (),
         characters: Characters = "any",
     ) -> TokenRules:
-        """Rules that a vocabulary can keep.
+        """Build rules that a vocabulary can satisfy.
 
         Args:
-            looks: names and regexes.
             tokens: texts; ``hex:e4bd`` is the token of these bytes.
-            characters: one of `CHARACTERS`.
 
         Raises:
-            InvalidOption: a regex that does not compile, or a rule that forbids one of the 256
-                bytes, which every vocabulary holds; or no such rule about characters.
+            InvalidOption: an invalid regex, a rule that forbids one of the 256 bytes, which every
+                vocabulary holds, or an unknown value of ``characters``.
         """
         if characters not in CHARACTERS:
             raise InvalidOption(
                 f"characters is {characters!r}",
-                f"accepted: {', '.join(CHARACTERS)}",
+                f"expected {', '.join(CHARACTERS)}",
                 "leave it out for 'any': tokens may hold parts of characters",
             )
-        given = (looks,) if isinstance(looks, str) else checks.texts("forbid", looks)
-        listed = [tokens] if isinstance(tokens, str | bytes) else tokens
-        listed = [
-            one if isinstance(one, bytes) else checks.text("an item of forbidden_tokens", one)
-            for one in checks.rows("forbidden_tokens", listed, "strings or bytes")
+        patterns = (looks,) if isinstance(looks, str) else checks.texts("forbid", looks)
+        items = [tokens] if isinstance(tokens, str | bytes) else tokens
+        items = [
+            item if isinstance(item, bytes) else checks.text("an item of forbidden_tokens", item)
+            for item in checks.rows("forbidden_tokens", items, "strings or bytes")
         ]
-        as_bytes = tuple(sorted(set(map(bytes_of, listed))))
-        rules = cls(tuple(dict.fromkeys(given)), as_bytes, characters)
+        as_bytes = tuple(sorted(set(map(bytes_of, items))))
+        rules = cls(tuple(dict.fromkeys(patterns)), as_bytes, characters)
         for byte in range(256):
             rules._refuse_byte(bytes([byte]))
         return rules
@@ -116,19 +113,17 @@ class TokenRules:
         return bool(self.looks or self.tokens) or self.characters != "any"
 
     def __str__(self) -> str:
-        """What holds of each token: ``matches neither digits nor email; whole characters``."""
-        said = []
+        parts = []
         if self.looks:
-            said.append(f"no match of {' or '.join(self.looks)}")
+            parts.append(f"no match of {' or '.join(self.looks)}")
         if self.tokens:
-            said.append(f"none of {len(self.tokens):,} forbidden tokens")
+            parts.append(f"none of {len(self.tokens):,} forbidden tokens")
         if self.characters != "any":
-            said.append(_KEPT[self.characters])
-        return ", ".join(said)
+            parts.append(_KEPT[self.characters])
+        return ", ".join(parts)
 
     @property
     def digest(self) -> str:
-        """Digest of what is forbidden."""
         named = [look if look in FORBIDDEN_LOOKS else f"regex {look}" for look in self.looks]
         return digest_of(
             {
@@ -140,11 +135,7 @@ class TokenRules:
         )
 
     def judge(self) -> Callable[[bytes], bool] | None:
-        """Whether a token may be made; None when all may.
-
-        Raises, when called:
-            InvalidOption: a regex that takes seconds on one token.
-        """
+        """Return a function that tells whether a token is allowed; None if all are."""
         if not self:
             return None
         matchers, tokens = tuple(map(_matcher, self.looks)), frozenset(self.tokens)
@@ -159,7 +150,7 @@ class TokenRules:
         return allows
 
     def broken_by(self, token: bytes) -> str | None:
-        """The rule that a token breaks, in words; None for one that is allowed."""
+        """Describe the rule that a token breaks; None if it is allowed."""
         for look in self.looks:
             if _matcher(look)(token):
                 return f"matches --forbid {look}"
@@ -170,56 +161,42 @@ class TokenRules:
         return f"does not keep --characters {self.characters}"
 
     def require_of_merges(self, given: NDArray[np.int32] | None, tie_break: str, what: str) -> None:
-        """Refuse merges from elsewhere that make a token which a rule forbids.
-
-        Args:
-            given: int32 [n, 2], as `learn_merges` takes them.
-            tie_break: decides how bytes are numbered.
-            what: what they are called in the error.
-
-        Raises:
-            InvalidOption: naming the first such token.
-        """
+        """Raise `InvalidOption` if ``given`` (int32 [n, 2]) makes a forbidden token."""
         if given is None or not self:
             return
-        made = token_bytes(map(tuple, given.tolist()), byte_order(tie_break))
-        found = self.first_broken(made)
-        if found is not None:
+        given_tokens = token_bytes(map(tuple, given.tolist()), byte_order(tie_break))
+        broken = self.first_broken(given_tokens)
+        if broken is not None:
             raise InvalidOption(
-                f"{what} make {shown(found)}, which {self.broken_by(found)}",
-                "tokens that are given are among those that are allowed",
+                f"{what} make {shown(broken)}, which {self.broken_by(broken)}",
+                "expected merges that keep the rules",
                 "leave the token out, or do not forbid it",
             )
 
     def prove(self, tokens: Iterable[bytes]) -> None:
-        """Check that none of the ordinary tokens of a vocabulary breaks a rule.
-
-        Raises:
-            InvalidTokenizer: one does: training is at fault, or what it saved was changed.
-        """
-        found = self.first_broken(tokens)
-        if found is not None:
+        """Raise `InvalidTokenizer` if an ordinary token of a vocabulary breaks a rule."""
+        broken = self.first_broken(tokens)
+        if broken is not None:
             raise InvalidTokenizer(
-                f"the vocabulary holds {shown(found)}, which {self.broken_by(found)}",
-                "no learned token may break a rule that training was given",
+                f"the vocabulary holds {shown(broken)}, which {self.broken_by(broken)}",
+                "expected no learned token that breaks a rule",
                 "this is a defect of bpeline: report it; nothing was published",
             )
 
     def first_broken(self, tokens: Iterable[bytes]) -> bytes | None:
-        """The first token that breaks a rule."""
         allows = self.judge()
         if allows is None:
             return None
         return next((token for token in tokens if not allows(token)), None)
 
     def _refuse_byte(self, byte: bytes) -> None:
-        said = self.broken_by(byte)
-        if said is not None:
+        reason = self.broken_by(byte)
+        if reason is not None:
             raise InvalidOption(
-                f"the byte {shown(byte)} {said}",
-                "what is forbidden has two bytes or more: the 256 bytes are always tokens, and "
+                f"the byte {shown(byte)} {reason}",
+                "expected rules for two bytes or more: the 256 bytes are always tokens, and "
                 "incomplete characters are searched as U+FFFD",
-                r"to keep digits by themselves, for instance, write `--forbid '\d.|.\d'`",
+                r"for example, write `--forbid '\d.|.\d'` to keep digits separate",
             )
 
 
@@ -231,47 +208,40 @@ _KEPT: dict[Characters, str] = {
 
 
 def keeps_characters(token: bytes, from_left: bool) -> bool:
-    """Whether a token is a byte, whole characters, or a part of one character.
-
-    Args:
-        token: any bytes.
-        from_left: whether such a part must be the beginning of a character.
-    """
+    """Whether a token is a byte, whole characters, or a part or beginning of one."""
     if len(token) < 2 or token.isascii():
         return True
     try:
-        read = codecs.utf_8_decode(token, "strict", False)[1]  # stops before what is incomplete
+        read = codecs.utf_8_decode(token, "strict", False)[1]  # stops before an incomplete one
     except UnicodeDecodeError:
         continues = len(token) <= _MOST_CONTINUATIONS and all(byte >> 6 == 0b10 for byte in token)
         return continues and not from_left
-    # The codec waits for the third byte of a surrogate, although none is a character.
+    # The codec accepts two bytes of a surrogate, which is not a character.
     begins = read == 0 and not (token[0] == 0xED and token[1] >= 0xA0)
     return begins or read == len(token)
 
 
 def bytes_of(token: str | bytes) -> bytes:
-    """The bytes of a token as a list spells it: text, or ``hex:`` and its bytes.
-
-    Raises:
-        InvalidOption: nothing, text that UTF-8 cannot hold, or wrong hexadecimal digits.
-    """
+    """Parse a token in a list: text, or ``hex:`` and its bytes."""
     if isinstance(token, bytes):
         return token
     try:
-        spelt = token.encode() if not token.startswith(_HEX) else bytes.fromhex(token[len(_HEX) :])
+        content = (
+            token.encode() if not token.startswith(_HEX) else bytes.fromhex(token[len(_HEX) :])
+        )
     except (UnicodeEncodeError, ValueError):
-        spelt = b""
-    if not spelt:
+        content = b""
+    if not content:
         raise InvalidOption(
-            f"the forbidden token {token!r} is no token",
-            "text of a character or more, or hex: and pairs of hexadecimal digits",
+            f"the forbidden token {token!r} is not a token",
+            "expected at least one character, or hex: and pairs of hexadecimal digits",
             "write the token as it is, with its leading space, or 'hex:20ff'",
         )
-    return spelt
+    return content
 
 
 def spelling_of(token: bytes) -> str:
-    """How a list spells a token: what `bytes_of` reads."""
+    """Spell a token for a list, the inverse of `bytes_of`."""
     try:
         text = token.decode()
     except UnicodeDecodeError:
@@ -281,14 +251,8 @@ def spelling_of(token: bytes) -> str:
 
 
 def read_token_list(path: str | Path) -> tuple[str, ...]:
-    """The tokens that a UTF-8 file lists, one a line, with the spaces that belong to them.
-
-    Empty lines are none.
-
-    Raises:
-        InvalidOption: no such file, one that is not UTF-8 or too large, or one without tokens.
-    """
-    accepted = "a UTF-8 file with one token a line; a leading space belongs to the token"
+    """Read tokens from a UTF-8 file, one per line; empty lines are skipped."""
+    accepted = "expected a UTF-8 file with one token per line; a leading space belongs to the token"
     try:
         text = read_file(path, LONGEST_LIST, pipes=True).decode("utf-8-sig")
     except (OSError, ValueError) as error:
@@ -318,7 +282,7 @@ def _holds(expression: Any, look: str, token: bytes) -> bool:
     except TimeoutError as error:
         raise InvalidOption(
             f"--forbid {look!r} takes more than {_SEARCH_SECONDS:.0f} s on {shown(token)}",
-            "regexes that do not try the same text again and again",
+            "expected a regex without catastrophic backtracking",
             "write (?:a+)+ as a+, or make repetitions possessive: a++",
         ) from error
 
@@ -326,8 +290,8 @@ def _holds(expression: Any, look: str, token: bytes) -> bool:
 def _compiled(look: str) -> Any:
     source = _NAMED_REGEXES.get(look, look)
     accepted = (
-        f"names are {', '.join(FORBIDDEN_LOOKS)}; anything else is a regex in the syntax of "
-        f"Python's `regex` package, of {LONGEST_REGEX:,} bytes at most"
+        f"expected {', '.join(FORBIDDEN_LOOKS)}, or a regex in the syntax of Python's `regex` "
+        f"package of at most {LONGEST_REGEX:,} bytes"
     )
     problem = "is not a regex"
     try:
@@ -344,5 +308,5 @@ def _compiled(look: str) -> Any:
     raise InvalidOption(
         f"--forbid {str(look)[:200]!r} {problem}",
         accepted,
-        "write `--forbid digits`, or mend the regex",
+        "write `--forbid digits`, or correct the regex",
     )

@@ -1,1 +1,1 @@
-"""Kernels of one algorithm each."""
+"""Kernels that serve a single algorithm."""

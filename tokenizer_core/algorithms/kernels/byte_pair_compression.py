@@ -1,8 +1,8 @@
-"""One block of bytes: pairs replaced by unused bytes, and back.
+"""Kernels of byte pair compression: compress and expand one block of bytes.
 
-The positions of each pair are a doubly linked list, and so are the symbols that remain, so a
-replacement costs the same however large the block is. The best pair is found through an upper
-bound for each left byte, which is made exact only where it could matter.
+The positions of each pair and the remaining symbols are doubly linked lists, so the cost of a
+replacement does not depend on the block size. The best pair is found by an upper bound per left
+byte, which is recomputed only when it could matter.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ NOBODY = np.int32(-1)
 
 
 class Positions(NamedTuple):
-    """Where each pair is: see `compress_block`."""
-
     heads: I32s
     links: I32s
     counts: I32s
@@ -29,7 +27,6 @@ class Positions(NamedTuple):
 
 @kernel
 def link(pair: I64, at: I64, positions: Positions) -> None:
-    """Add a position to those of a pair."""
     heads, links, counts, bounds = positions
     first = heads[pair]
     links[0, at] = NOBODY
@@ -43,7 +40,6 @@ def link(pair: I64, at: I64, positions: Positions) -> None:
 
 @kernel
 def unlink(pair: I64, at: I64, positions: Positions) -> None:
-    """Take a position from those of a pair."""
     heads, links, counts, _ = positions
     before, behind = links[0, at], links[1, at]
     if before >= 0:
@@ -57,7 +53,7 @@ def unlink(pair: I64, at: I64, positions: Positions) -> None:
 
 @kernel
 def best_pair(counts: I32s, bounds: I32s) -> I64:
-    """The most frequent pair, the smallest of equals."""
+    """The most frequent pair; of equals the smallest."""
     best = np.int64(0)
     highest = np.int32(0)
     for left in range(256):
@@ -81,8 +77,7 @@ def replace_pair(
 ) -> None:
     """Replace every occurrence of a pair, from left to right, without overlap.
 
-    Only occurrences of twice the same byte can overlap: of these a whole run is replaced from its
-    begin. The order of all others makes no difference.
+    Only a pair of equal bytes can overlap itself: its runs are replaced from the start.
     """
     left, right = pair >> 8, pair & 255
     while positions.heads[pair] >= 0:
@@ -125,16 +120,12 @@ def compress_block(
     """Replace pairs until none occurs ``threshold`` times or no byte is unused.
 
     Args:
-        symbols: uint8: the block; receives what is left of it.
-        size: its bytes.
-        threshold: 2 or more. ``aaa`` counts (a, a) twice.
-        chain, links: int32 ``[2, size]``. heads, counts: int32 ``[PAIRS]``. bounds: int32
-            ``[256]``. All of them scratch.
-        pairs: int32 ``[256]``: receives left · 256 + right of each byte that stands for a pair,
-            −1 for all others. Unused bytes are taken from 255 downward.
-
-    Returns:
-        How many symbols are left.
+        symbols: uint8, the block; receives the compressed block.
+        threshold: at least 2; ``aaa`` counts (a, a) twice.
+        chain, links: int32 ``[2, size]``; heads, counts: int32 ``[PAIRS]``; bounds: int32
+            ``[256]``; all scratch.
+        pairs: int32 ``[256]``; receives left · 256 + right for each byte that stands for a pair,
+            −1 for others. Unused bytes are assigned from 255 down.
     """
     positions = Positions(heads, links, counts, bounds)
     heads[:] = NOBODY
@@ -142,7 +133,7 @@ def compress_block(
     bounds[:] = np.int32(0)
     pairs[:] = NOBODY
     for i in range(size):
-        pairs[symbols[i]] = 0  # used, for now
+        pairs[symbols[i]] = 0  # marks the byte as used
     for at in range(size - 1, -1, -1):
         chain[0, at] = at - 1
         chain[1, at] = at + 1
@@ -180,16 +171,10 @@ def expand_block(
     limit: I64,
     stack: U8s,
 ) -> I64:
-    """Undo `compress_block`.
+    """Undo `compress_block` for ``packed[begin:end]``.
 
-    Args:
-        packed: uint8: the symbols lie in [begin, end).
-        pairs: int32 ``[256]``.
-        target: uint8: receives the bytes from ``written`` on, up to ``limit``.
-        stack: uint8 ``[257]``.
-
-    Returns:
-        The end of what was written, or −1: pairs that stand for themselves, or too many bytes.
+    Writes to ``target`` from ``written`` on, up to ``limit``; ``stack`` is uint8 ``[257]``. Returns
+    the end of the output, or −1 for cyclic pairs or too many bytes.
     """
     for at in range(begin, end):
         depth = 1

@@ -1,4 +1,4 @@
-"""Texts cut between characters that no merge joins, and symbols that are no tokens replaced."""
+"""Kernels of SentencePiece BPE: split texts, drop or replace unknown characters."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ MIX = np.uint64(0x9E37_79B9_7F4A_7C15)
 
 @kernel
 def place_of_pair(left: I64, right: I64, shift: U64) -> U64:
-    """The bit of two characters in a filter of pairs."""
+    """The bit of two characters in the pair filter."""
     return (((np.uint64(left) << POINT_BITS) | np.uint64(right)) * MIX) >> shift
 
 
 @entry_kernel
 def fill_pair_filter(left: I64s, right: I64s, shift: U64, joined: U64s) -> None:
-    """Enter pairs of characters into a filter.
+    """Enter pairs of characters into a filter, which may have false positives.
 
     Args:
-        left, right: int64 ``[n]``: code points.
+        left, right: int64 ``[n]``, code points.
         shift: uint64, 64 minus the base-2 logarithm of the number of bits.
-        joined: uint64 ``[bits / 64]``, zero at first. The bits of these pairs are set; another pair
-            may share one.
+        joined: uint64 ``[bits / 64]``, zero at first.
     """
     for i in range(len(left)):
         place = place_of_pair(left[i], right[i], shift)
@@ -38,14 +37,11 @@ def fill_pair_filter(left: I64s, right: I64s, shift: U64, joined: U64s) -> None:
 def mark_unjoined(
     text: U8s, size: I64, spans: I64Rows, joined: U64s, shift: U64, marks: U64s
 ) -> bool:
-    """Mark the begin of each span, and in it each character that none may join to the one before.
+    """Mark span starts, and characters that no merge joins to the one before.
 
     Args:
-        text: uint8, valid UTF-8 within the spans, `PADDING` readable bytes behind.
-        size: its bytes.
-        spans: int64 ``[n, 2]``.
-        joined, shift: see `fill_pair_filter`.
-        marks: uint64 bitmap, to which bits are added.
+        text: uint8, valid UTF-8 within the spans, followed by `PADDING` readable bytes.
+        spans: int64 ``[n, 2]``. marks: uint64 bitmap; bits are added.
 
     Returns:
         Whether all spans lie within the text.
@@ -80,17 +76,14 @@ def keep_known(
     kept_spans: I64Rows,
     kept_marks: U64s,
 ) -> I64:
-    """Copy the known characters of some spans, one span after the other, with their marks.
+    """Copy the known characters of spans; return the number of bytes.
 
     Args:
-        text, spans, marks: as for `mark_unjoined`, marks being where pre-tokens start.
-        known: uint64, a bit for each code point.
-        kept: uint8, room for the bytes of all spans.
-        kept_spans: int64 ``[n, 2]``: receives where they lie.
-        kept_marks: uint64 bitmap, zero: receives where pre-tokens start.
-
-    Returns:
-        How many bytes were copied.
+        text, spans, marks: as in `mark_unjoined`; marks are the starts of pre-tokens.
+        known: uint64, one bit per code point.
+        kept: uint8, with room for the bytes of all spans, which are joined.
+        kept_spans, kept_marks: int64 ``[n, 2]`` and zero bitmap; receive the spans and the starts
+            of pre-tokens in ``kept``.
     """
     base = text.ctypes.data
     to = np.int64(0)
@@ -123,18 +116,14 @@ def write_symbols(
     ids: U32s,
     ends_of_ids: I64s,
 ) -> I64:
-    """Copy symbols; in place of those that are no tokens write what stands for them.
+    """Copy symbols, replacing those that are not tokens; return the number of ids.
 
     Args:
-        symbols: uint32: ids of tokens, and from ``first`` on symbols that are none.
-        ends: int64 ``[n]``: how many symbols there are up to the end of each span.
-        edges: int64 ``[kinds + 1]``, tokens: uint32: what is written for each kind of symbol.
-        fused: whether nothing is written for such a symbol that follows another one in its span.
-        ids: uint32, with room for all that is written.
-        ends_of_ids: int64 ``[n]``: receives how many ids there are up to the end of each span.
-
-    Returns:
-        How many ids there are.
+        symbols: uint32, token ids; from ``first`` on other symbols.
+        ends, ends_of_ids: int64 ``[n]``, the number of symbols, and then of ids, up to the end of
+            each span.
+        edges, tokens: int64 ``[kinds + 1]`` and uint32, the ids for each kind of symbol.
+        fused: in a run of such symbols write only the first.
     """
     read = written = np.int64(0)
     for span in range(len(ends)):

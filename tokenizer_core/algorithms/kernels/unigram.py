@@ -1,9 +1,8 @@
-"""The best path of a word through the pieces that it holds: unigram language model tokenization.
+"""Kernels of Unigram tokenization: the best path of a word through its pieces.
 
-T. Kudo, "Subword Regularization", 2018; the best path is that of A. Viterbi, 1967. Where paths have
-equal scores, ids hang on the order in which they are compared and on how sums are rounded, so both
-follow the libraries: at each character candidates are compared with what ends there, and replace it
-only where they are greater.
+T. Kudo, "Subword Regularization", 2018; best path by A. Viterbi, 1967. Between paths of equal score
+the ids depend on the order of comparisons and on rounding, so both follow the libraries: a
+candidate replaces what ends at the same character only if its score is greater.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from bpeline.tokenizer_core.kernels.memory.types import (
     U64s,
 )
 
-UNKNOWN = token_tables.NOTHING  # the index of what is no piece
+UNKNOWN = token_tables.NOTHING  # index of text that is not a piece
 _UNREACHED = -1
 _INDEX_BITS = 20
 _INDEX_MASK = (1 << _INDEX_BITS) - 1
@@ -32,7 +31,6 @@ _INDEX_MASK = (1 << _INDEX_BITS) - 1
 
 @kernel
 def width_at(text: U8s, at: I64) -> I64:
-    """Bytes of the character that begins there, of valid UTF-8."""
     byte = text[at]
     if byte < 0x80:
         return np.int64(1)
@@ -41,7 +39,7 @@ def width_at(text: U8s, at: I64) -> I64:
 
 @kernel
 def reach(place: I64, candidate: F64, link: I64, single: bool, best: F64s, links: I64s) -> None:
-    """Let a path of a score end at a place, unless one that is no worse ends there."""
+    """Record a path that ends at a place if it beats the best one so far."""
     if single:
         candidate = np.float64(np.float32(candidate))
     if links[place] == _UNREACHED or candidate > best[place]:
@@ -61,11 +59,7 @@ def mark_best(
     best: F64s,
     links: I64s,
 ) -> None:
-    """Find, for each place, the score of the best path to it and the last piece of that path.
-
-    Args:
-        best: receives the score. links: receives ``begin << 20 | index`` of the piece.
-    """
+    """For each place the best score, and ``begin << 20 | index`` of its last piece."""
     address, trie_address = np.int64(text.ctypes.data), np.int64(trie.ctypes.data)
     rows = np.int64(tokens.ctypes.data)
     for place in range(1, size + 1):
@@ -74,18 +68,18 @@ def mark_best(
     at = np.int64(0)
     while at < size:
         width = width_at(text, at)
-        known = False
+        has_character = False
         here = best[at]
         index, _ = longest_token(address + at, address + size, trie_address, rows)
         while index != token_tables.NOTHING:
             score = scores[index]
-            if score == score:  # NaN: bytes that are no pieces
+            if score == score:  # not NaN: bytes that are not pieces have NaN
                 length = token_tables.length_of(rows, index)
-                known = known or length == width
+                has_character = has_character or length == width
                 link = (at << _INDEX_BITS) | index
                 reach(at + length, here + score, link, single, best, links)
             index = token_tables.shorter_token(rows, index)
-        if not known:
+        if not has_character:
             link = (at << _INDEX_BITS) | UNKNOWN
             reach(at + width, here + unknown_score, link, single, best, links)
         at += width
@@ -93,7 +87,7 @@ def mark_best(
 
 @kernel
 def turn_round(size: I64, links: I64s) -> None:
-    """Let links lead from the beginning to the end of each piece of the best path."""
+    """Reverse the links of the best path: from the start to the end of each piece."""
     at, link = size, links[size]
     while at > 0:
         begin = link >> _INDEX_BITS
@@ -104,7 +98,7 @@ def turn_round(size: I64, links: I64s) -> None:
 
 @kernel
 def id_of(index: I64, tokens: U64s, unknown_id: I64, whole: bool) -> I64:
-    """The id of a piece; −1 of unknown text, and of the unknown piece where that counts as such."""
+    """The id of a piece; −1 for unknown text, if ``whole`` also for the unknown piece."""
     if index == UNKNOWN:
         return np.int64(-1)
     id_ = np.int64(tokens[4 * index] & token_tables.ID_MASK)
@@ -113,11 +107,11 @@ def id_of(index: I64, tokens: U64s, unknown_id: I64, whole: bool) -> I64:
 
 @kernel
 def piece_of(text: U8s, begin: I64, end: I64, trie: U64s, tokens: U64s, scores: F64s) -> I64:
-    """The index of the piece that some text is as a whole, or `UNKNOWN`."""
+    """The index of the piece that equals the text, or `UNKNOWN`."""
     address, rows = np.int64(text.ctypes.data), np.int64(tokens.ctypes.data)
     index, stop = longest_token(address + begin, address + end, np.int64(trie.ctypes.data), rows)
-    whole = stop == address + end and scores[index] == scores[index]
-    return index if whole else np.int64(UNKNOWN)
+    is_whole = stop == address + end and scores[index] == scores[index]
+    return index if is_whole else np.int64(UNKNOWN)
 
 
 @entry_kernel
@@ -139,21 +133,21 @@ def find_best_paths(
     ends: U32s,
     edges: I64s,
 ) -> bool:
-    """The ids of words; False where one holds unknown characters and there is no unknown id.
+    """Encode words; return False for unknown characters without an unknown id.
 
     Args:
         text: uint8, valid UTF-8 within the words.
-        places, lengths: int64 ``[n]``: where each word begins, and its bytes.
-        trie: see `token_trie`. tokens: see `token_tables`: id, length and next shorter token.
-        scores: float64 of each token; NaN of bytes that are no pieces.
-        byte_ids: int32 ``[256]``: what unknown text is written as; −1 where there is no such piece.
-        rules: int64 ``[3]``: the unknown id, or −1; whether sums are rounded to single precision;
-            whether text that is unknown, or the unknown piece, is looked up as a whole.
-        mark: uint8: stands before each word that does not begin with it.
-        room: uint8, for the longest word, the mark and 4 readable bytes behind.
-        best, links: float64, int64: memory for one number more than the longest word has bytes.
-        ids, ends: uint32: receive the ids, and where in its word each ends, in bytes.
-        edges: int64 ``[n + 1]``: receives where the ids of each word begin.
+        places, lengths: int64 ``[n]``, the start and size of each word in bytes.
+        trie, tokens: see `token_trie` and `token_tables`.
+        scores: float64 per token; NaN for bytes that are not pieces.
+        byte_ids: int32 ``[256]``, the ids for unknown text; −1 if there is no such piece.
+        rules: int64 ``[3]``: the unknown id or −1; whether to round sums to single precision;
+            whether to look up unknown text, including the unknown piece, as a whole.
+        mark: uint8, put before each word that does not begin with it.
+        room: uint8, scratch for the longest word, the mark and 4 more bytes.
+        best, links: float64, int64, scratch; one entry more than the longest word has bytes.
+        ids, ends, edges: receive the ids, the byte offset in the word where each ends, and
+            ``[n + 1]`` where the ids of each word begin.
     """
     unknown_id, single, whole = rules[0], rules[1] != 0, rules[2] != 0
     number = np.int64(0)
@@ -180,12 +174,12 @@ def find_best_paths(
             if id_ < 0:
                 if unknown_id < 0:
                     return False
-                # Neighbours belong together.
+                # Adjacent unknown pieces form one stretch.
                 while at < size and id_of(links[at] & _INDEX_MASK, tokens, unknown_id, whole) < 0:
                     at = links[at] >> _INDEX_BITS
                 if whole:
-                    found = piece_of(room, begin, at, trie, tokens, scores)
-                    id_ = id_of(found, tokens, unknown_id, False)
+                    index = piece_of(room, begin, at, trie, tokens, scores)
+                    id_ = id_of(index, tokens, unknown_id, False)
             if id_ >= 0:
                 ids[number] = id_
                 ends[number] = max(at - before, np.int64(0))

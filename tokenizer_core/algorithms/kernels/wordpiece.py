@@ -1,15 +1,13 @@
-"""Merging by a score of the pair and its parts, as WordPiece does, instead of by count alone.
+"""Kernels of WordPiece training: merge the pair with the best score.
 
-When (a, b) is merged, counts change only for pairs that hold a or b, and so do the products of
-their parts' counts. Grouped pairs that lost occurrences move to another group; those in which a or
-b is the rarer part rise in theirs, and groups that share a or b in their levels. Waiting pairs
-cannot have risen above the promise under which they wait. N, the number of all tokens, falls with
-every merge, and with it every `GAIN`: what a level promises is computed anew when the level comes
-to the top. So the first level whose promise holds has the best pair.
+Merging (a, b) only changes the counts of pairs that contain a or b. Grouped pairs that lost
+occurrences change group; those with a or b as the rarer part rise within their group, and groups
+that share a or b rise within their level. N, the number of all tokens, falls with every merge, and
+every `GAIN` with it, so a level's bound is recomputed when the level reaches the top of the queue.
+The first level whose bound is exact has the best pair.
 
-`learn_by_likelihood` merges the pair after which a unigram model, estimated again, gives the words
-most likelihood. It looks at every pair before every merge, because N, the number of all tokens,
-changes all their gains: for small corpora.
+`learn_by_likelihood` evaluates every pair before every merge, because N changes all gains: use it
+on small corpora.
 """
 
 from __future__ import annotations
@@ -59,14 +57,12 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
 )
 
 RATIO, GAIN = 0, 1
-NEEDS_GROUPS = 4  # besides what `merge_step.learn` answers
-_SLACK = 1 - 2.0**-6  # a level promises so much more, not to promise anew at every merge
+NEEDS_GROUPS = 4  # in addition to the results of `merge_step.learn`
+_SLACK = 1 - 2.0**-6  # loosens a level's bound, so that few merges have to update it
 _LOW = np.int64(0xFFFFFFFF)
 
 
 class Scoring(NamedTuple):
-    """What pairs are scored by: see `learn_by_score`."""
-
     groups: Groups
     kind: Int
     counts: I64s
@@ -75,7 +71,7 @@ class Scoring(NamedTuple):
 
 @kernel
 def score_of(kind: I64, count: I64, product: F64, total: I64) -> F64:
-    """The score of a pair that occurs ``count`` times, by the product of its parts' counts."""
+    """Score of a pair from its count and the product of its parts' counts."""
     if kind == RATIO:
         return np.float64(count) / product
     return np.float64(count) * math.log(np.float64(count) * np.float64(total) / product)
@@ -83,10 +79,9 @@ def score_of(kind: I64, count: I64, product: F64, total: I64) -> F64:
 
 @kernel
 def most_for(kind: I64, count: I64, total: I64) -> F64:
-    """What no pair with this count, or with a smaller one later, can score more than.
+    """Upper bound of the score of any pair with this count, now or later.
 
-    A part occurs as often as the pair at least. n · log(N / n) falls again beyond n = N / e, where
-    it is smaller than n.
+    A part occurs at least as often as the pair; n · log(N / n) decreases beyond n = N / e.
     """
     most = score_of(kind, count, np.float64(count) * np.float64(count), total)
     return max(most, np.float64(count)) if kind == GAIN else most
@@ -94,7 +89,7 @@ def most_for(kind: I64, count: I64, total: I64) -> F64:
 
 @entry_kernel
 def count_tokens(state: MergeState, counts: I64s) -> None:
-    """Add to ``counts`` how often each token stands in the words."""
+    """Add the number of occurrences of each token in the words to ``counts``."""
     position = np.int64(0)
     while position < state.cells.size:
         token = symbol_at(state.cells, state.high, position)
@@ -107,7 +102,7 @@ def count_tokens(state: MergeState, counts: I64s) -> None:
 
 @kernel
 def renew_group(scoring: Scoring, group: I64) -> None:
-    """Bring a group to its place after its first pair or the counts of parts changed."""
+    """Update a group's position after its first pair or the counts of parts changed."""
     groups, kind, counts, total = scoring
     first = groups.firsts[group]
     if first == EMPTY:
@@ -138,7 +133,7 @@ def enter_and_renew(scoring: Scoring, group: I64, pair: I64, key: I64) -> None:
 
 @kernel
 def wait(state: MergeState, limits: Limits, scoring: Scoring, first: I64, stop: I64) -> None:
-    """Let the pairs in rows ``first`` … ``stop - 1`` wait in the levels of their counts."""
+    """Put the pairs in rows ``first`` … ``stop - 1`` on the waiting lists."""
     groups = scoring.groups
     for pair in range(first, stop):
         count = state.pairs[pair, COUNT]
@@ -152,7 +147,7 @@ def wait(state: MergeState, limits: Limits, scoring: Scoring, first: I64, stop: 
 
 @kernel
 def wait_with_new_pairs(state: MergeState, limits: Limits, scoring: Scoring) -> None:
-    """Let the pairs wait that were met since the last call."""
+    """Put the pairs found since the last call on the waiting lists."""
     sizes = scoring.groups.sizes
     wait(state, limits, scoring, sizes[2], state.sizes[PAIRS])
     sizes[2] = state.sizes[PAIRS]
@@ -160,7 +155,7 @@ def wait_with_new_pairs(state: MergeState, limits: Limits, scoring: Scoring) -> 
 
 @kernel
 def call_waiting(state: MergeState, limits: Limits, scoring: Scoring, level: I64) -> None:
-    """Group the pairs that wait in a level, while there is room for new groups."""
+    """Move the waiting pairs of a level into groups, while there is room."""
     groups, counts = scoring.groups, scoring.counts
     while groups.waiting[level] != EMPTY and groups.sizes[0] + 2 <= groups.counts.size:
         pair = np.int64(groups.waiting[level])
@@ -179,25 +174,24 @@ def call_waiting(state: MergeState, limits: Limits, scoring: Scoring, level: I64
 
 @kernel
 def best_by_score(state: MergeState, limits: Limits, scoring: Scoring) -> I64:
-    """The pair of the greatest score, then count, then of the rarest parts, then of the smallest
-    ids; `EMPTY` when there is none; −`NEEDS_GROUPS` when there is no room to find out."""
+    """The pair of the best score, or `EMPTY`, or −`NEEDS_GROUPS`."""
     groups, kind, _, total = scoring
     while groups.sizes[1] > 0:
         level = np.int64(groups.queue[0])
         group, count = np.int64(groups.firsts[level]), groups.counts[level]
-        found, hoped = -np.inf, -np.inf
+        grouped_score, waiting_bound = -np.inf, -np.inf
         if group != EMPTY:
-            found = score_of(kind, count, groups.groups.weights[group], total)
+            grouped_score = score_of(kind, count, groups.groups.weights[group], total)
         if groups.waiting[level] != EMPTY:
-            hoped = most_for(kind, count, total)
-        present = max(found, hoped)
+            waiting_bound = most_for(kind, count, total)
+        present = max(grouped_score, waiting_bound)
         if present < groups.promises[level]:
             groups.promises[level] = present
             groups.floors[level] = np.inf if group == EMPTY else groups.groups.weights[group]
             sink(groups, level)
         elif present == -np.inf:
             return EMPTY
-        elif hoped < found:
+        elif waiting_bound < grouped_score:
             return np.int64(groups.firsts[group])
         elif groups.sizes[0] + 2 > groups.counts.size:
             return -NEEDS_GROUPS
@@ -208,7 +202,7 @@ def best_by_score(state: MergeState, limits: Limits, scoring: Scoring) -> I64:
 
 @kernel
 def move_to_its_group(state: MergeState, limits: Limits, scoring: Scoring, pair: I64) -> None:
-    """Bring a pair that lost occurrences, if it is grouped, to the group of its present count."""
+    """Move a grouped pair that lost occurrences to the group of its new count."""
     groups = scoring.groups
     if pair == EMPTY or groups.group_of[pair] == UNGROUPED:
         return
@@ -222,7 +216,7 @@ def move_to_its_group(state: MergeState, limits: Limits, scoring: Scoring, pair:
 
 @kernel
 def raise_pairs(scoring: Scoring, part: I64) -> None:
-    """Let the grouped pairs in which ``part`` is the rarer one rise; forget those that left."""
+    """Move up the grouped pairs whose rarer part is ``part``; unlink ungrouped ones."""
     groups, counts = scoring.groups, scoring.counts
     before = np.int64(EMPTY)
     pair = np.int64(groups.first_alike[part])
@@ -245,7 +239,7 @@ def raise_pairs(scoring: Scoring, part: I64) -> None:
 
 @kernel
 def raise_groups(scoring: Scoring, part: I64) -> None:
-    """Let the groups that share ``part`` rise; forget those that are empty."""
+    """Move up the groups that share ``part``; unlink empty ones."""
     groups = scoring.groups
     before = np.int64(EMPTY)
     group = np.int64(groups.first_sharing[part])
@@ -276,10 +270,9 @@ def learn_by_score(
     """Merge the best pairs until there are ``goal`` tokens.
 
     Args:
-        groups: of the pairs so far, or of none.
+        groups: of all pairs so far, or empty.
         kind: `RATIO` or `GAIN`.
-        counts: int64 ``[goal]``, or more: how often each token occurs.
-        total: int64 ``[1]``: their sum.
+        counts: int64 ``[≥ goal]``, occurrences of each token. total: int64 ``[1]``, their sum.
 
     Returns:
         As `merge_step.learn`, or `NEEDS_GROUPS`.
@@ -297,16 +290,16 @@ def learn_by_score(
         missing = missing_room(state, length)
         if missing != DONE:
             return missing
-        # New pairs, and old ones whose counts change, may each want a group and a level.
+        # Each new or changed pair may need a group and a level.
         if groups.sizes[0] + 8 * min(length, token + 1) + 4 > groups.counts.size:
             return NEEDS_GROUPS
         left, right = pairs[pair, KEY] >> 32, pairs[pair, KEY] & _LOW
         group = leave(groups, pair)
-        made = merged_count(state, merge_everywhere(state, limits, pair))
-        counts[left] -= made
-        counts[right] -= made
-        counts[token] = made
-        total[0] -= made
+        occurrences = merged_count(state, merge_everywhere(state, limits, pair))
+        counts[left] -= occurrences
+        counts[right] -= occurrences
+        counts[token] = occurrences
+        total[0] -= occurrences
         scoring = Scoring(groups, kind, counts, total[0])
         groups.first_alike[token] = EMPTY
         groups.first_sharing[token] = EMPTY
@@ -329,16 +322,13 @@ def learn_by_score(
 
 @kernel
 def part_of_likelihood(count: I64) -> F64:
-    """n · log n: the log-likelihood is the sum of it over all tokens, less N · log N."""
+    """n · log n; the log-likelihood is its sum over all tokens, minus N · log N."""
     return np.float64(count) * math.log(np.float64(count)) if count > 0 else 0.0
 
 
 @kernel
 def gained_by(made: I64, left: I64, right: I64, total: I64, double: bool) -> F64:
-    """What the log-likelihood gains when ``made`` occurrences of two tokens become one token.
-
-    ``double``: a token is joined with itself.
-    """
+    """Gain in log-likelihood when ``made`` occurrences of two tokens are merged."""
     gained = part_of_likelihood(made)
     gained += part_of_likelihood(left - (2 if double else 1) * made) - part_of_likelihood(left)
     if not double:
@@ -348,7 +338,7 @@ def gained_by(made: I64, left: I64, right: I64, total: I64, double: bool) -> F64
 
 @kernel
 def count_doubles(state: MergeState, doubles: I64s) -> None:
-    """How often each token can be joined with itself: ``aaa`` gives one (a, a)."""
+    """Count how often each token can be merged with itself: ``aaa`` gives one (a, a)."""
     doubles[:] = 0
     position, before, run = np.int64(0), np.int64(-1), 0
     while position < state.cells.size:
@@ -366,8 +356,7 @@ def count_doubles(state: MergeState, doubles: I64s) -> None:
 
 @kernel
 def most_likely(state: MergeState, limits: Limits, counts: I64s, doubles: I64s, total: I64) -> I64:
-    """The pair of the greatest gain, then count, then of the rarest parts, then of the smallest
-    ids; `EMPTY` when there is none."""
+    """The pair of the greatest gain, ties as in `train_wordpiece`; or `EMPTY`."""
     pairs = state.pairs
     best = np.int64(EMPTY)
     most, most_often, least, smallest = -np.inf, np.int64(0), np.inf, np.int64(0)
@@ -377,8 +366,8 @@ def most_likely(state: MergeState, limits: Limits, counts: I64s, doubles: I64s, 
             continue
         left, right = counts[key >> 32], counts[key & _LOW]
         double = key >> 32 == key & _LOW
-        made = doubles[key & _LOW] if double else count
-        gained = gained_by(made, left, right, total, double)
+        occurrences = doubles[key & _LOW] if double else count
+        gained = gained_by(occurrences, left, right, total, double)
         product = np.float64(left) * np.float64(right)
         better = gained > most
         if gained == most:
@@ -396,13 +385,7 @@ def learn_by_likelihood(
 ) -> I64:
     """Merge the pairs of the greatest gain until there are ``goal`` tokens.
 
-    Args:
-        counts: int64 ``[goal]``, or more: how often each token occurs.
-        doubles: int64, as long: scratch memory.
-        total: int64 ``[1]``: the sum of ``counts``.
-
-    Returns:
-        As `merge_step.learn`.
+    Arguments and results as in `learn_by_score`; ``doubles`` is scratch of the size of ``counts``.
     """
     pairs, sizes = state.pairs, state.sizes
     while sizes[TOKENS] < goal:
@@ -414,9 +397,9 @@ def learn_by_likelihood(
         if missing != DONE:
             return missing
         token, key = sizes[TOKENS], pairs[pair, KEY]
-        made = merged_count(state, merge_everywhere(state, limits, pair))
-        counts[key >> 32] -= made
-        counts[key & _LOW] -= made
-        counts[token] = made
-        total[0] -= made
+        occurrences = merged_count(state, merge_everywhere(state, limits, pair))
+        counts[key >> 32] -= occurrences
+        counts[key & _LOW] -= occurrences
+        counts[token] = occurrences
+        total[0] -= occurrences
     return DONE

@@ -1,21 +1,18 @@
-"""Pairs in an order that holds however often each part occurs by now.
+"""Priority queue of pairs for scores that depend on the counts of both parts.
 
-The scores of `merge_score` weigh a pair by its count n and by the product of the counts of its two
-parts, which is small where the pair is remarkable. So, of pairs with one count, the smallest
-product goes first whatever the score and however many tokens there are in all: pairs are ordered
-within the *level* of their count for good, and levels compete with their best pairs.
+A score combines the count n of a pair with the product of its parts' counts. Among pairs of equal
+count the smallest product wins, whatever the score. So pairs of one count form a *level* with a
+permanent order, and levels compete by their best pairs.
 
-Within a level, pairs that share a part, the more frequent of their two, are a *group*: there the
-pair whose other part is rarer goes first, however often the shared part occurs. When the count of a
-part changes, the pairs are looked at in which it is the rarer one (few parts are more frequent than
-a frequent part, and a rare part has few neighbours), and the groups that share it (as many as its
-pairs have different counts); not all the pairs that hold it.
+Within a level, the pairs that share their more frequent part form a *group*, ordered by the count
+of the rarer part. When the count of a part changes, only two kinds of members move: pairs in which
+it is the rarer part (few: rare parts have few neighbours), and the groups that share it.
 
 Groups and levels are pairing heaps (Fredman, Sedgewick, Sleator and Tarjan, 1986). Levels compete
-in a binary heap of promises that may be too good, never too bad.
+in a binary heap by upper bounds, their *promises*.
 
-Most pairs never come near their turn. They wait in a chain of their level, which promises the best
-that any pair of that count could score; until that reaches the top nobody looks at them.
+Most pairs never come near the top. They stay on a waiting list of their level, whose promise covers
+any pair of that count, and are grouped only when the level reaches the top.
 """
 
 from __future__ import annotations
@@ -31,43 +28,42 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import EMPTY
 
 BELOW, NEXT, PREVIOUS = 0, 1, 2  # columns of ``links``
 UNGROUPED = -1
-NOBODY = -1  # in the place of the shared part: not a group but a level
+NOBODY = -1  # marks a level, where a group has its shared part
 UNLISTED = -2
 
 
 class Ordered(NamedTuple):
-    """Members of pairing heaps: pairs, or groups."""
+    """Members of pairing heaps: pairs or groups."""
 
-    # int32 [n, 3]: the first member below, the next one beside, the one before that (or above, for
-    # the first below)
+    # int32 [n, 3]: first child, next sibling, previous sibling (of the first child: the parent)
     links: I32Rows
-    weights: F64s  # float64 [n]: the smallest goes first
-    keys: I64s  # int64 [n]: among equal weights the smallest goes first
+    weights: F64s  # float64 [n]: the smallest comes first
+    keys: I64s  # int64 [n]: among equal weights the smallest comes first
 
 
 class Groups(NamedTuple):
-    """Arrays by name; P, T, G: capacities. Levels have numbers among the groups."""
+    """Pairs, groups and levels; P, T, G: capacities. Levels are numbered as groups."""
 
-    pairs: Ordered  # [P] by how often the rarer part occurs, then by the key of the pair
-    group_of: I32s  # int32 [P]: the pair's group, or `UNGROUPED` while it waits or is done with
-    # int32 [P]: the next grouped pair with the same rarer part, or the next one that waits
+    pairs: Ordered  # [P] by the count of the rarer part, then by the key of the pair
+    group_of: I32s  # int32 [P]: the pair's group; `UNGROUPED` while it waits or is finished
+    # int32 [P]: the next grouped pair with the same rarer part, or the next waiting pair
     alike: I32s
     first_alike: I32s  # int32 [T]: the first grouped pair by its rarer part
     groups: Ordered  # [G] by the product of their first pair's parts, then by its key
     counts: I64s  # int64 [G]: the count of the pairs
-    parts: I32s  # int32 [G]: the part they share, or `NOBODY` for a level
+    parts: I32s  # int32 [G]: the shared part, or `NOBODY` for a level
     levels: I32s  # int32 [G]: the level of a group
-    firsts: I32s  # int32 [G]: a group's first pair, or a level's first group; or `EMPTY`
+    firsts: I32s  # int32 [G]: a group's first pair, a level's first group, or `EMPTY`
     sharing: I32s  # int32 [G]: the next group of the same part, or `UNLISTED`
     first_sharing: I32s  # int32 [T]: the first group of a part
-    waiting: I32s  # int32 [G]: a level's first pair that waits, or `EMPTY`
-    promises: F64s  # float64 [G]: what a level's best pair scores at most,
-    floors: F64s  # float64 [G]: as long as the product of its parts' counts is not below this
-    queue: I32s  # int32 [G]: a heap of the levels: the greatest promise, then the greatest count
-    places: I32s  # int32 [G]: where in ``queue`` a level is
-    slots: I32s  # int32 [power of two, 2 G at least]: hash slots of (count, part)
-    hash_key: HashKey  # of these slots
-    # int64 [3]: how many groups and levels there are; how many levels; how many pairs were let wait
+    waiting: I32s  # int32 [G]: a level's first waiting pair, or `EMPTY`
+    promises: F64s  # float64 [G]: upper bound of the scores in a level,
+    floors: F64s  # float64 [G]: valid while the product of its best pair is not below this
+    queue: I32s  # int32 [G]: heap of the levels: the greatest promise, then the greatest count
+    places: I32s  # int32 [G]: the position of a level in ``queue``
+    slots: I32s  # int32 [power of two, at least 2 G]: hash slots of (count, part)
+    hash_key: HashKey
+    # int64 [3]: the number of groups and levels; of levels; of pairs that were put on waiting lists
     sizes: I64s
 
 
@@ -80,7 +76,7 @@ def goes_before(members: Ordered, one: I64, other: I64) -> bool:
 
 @kernel
 def meld(members: Ordered, one: I64, other: I64) -> I64:
-    """Make one heap of two, either of which may be `EMPTY`; returns its root."""
+    """Meld two heaps, either of which may be `EMPTY`; return the root."""
     links = members.links
     if one == EMPTY:
         return other
@@ -99,7 +95,7 @@ def meld(members: Ordered, one: I64, other: I64) -> I64:
 
 @kernel
 def cut(members: Ordered, member: I64) -> None:
-    """Take a member, with what is below it, out of the heap; it is not the root."""
+    """Cut a member that is not the root out of its heap, with its children."""
     links = members.links
     before, behind = np.int64(links[member, PREVIOUS]), np.int64(links[member, NEXT])
     if links[before, BELOW] == member:
@@ -114,24 +110,24 @@ def cut(members: Ordered, member: I64) -> None:
 
 @kernel
 def meld_below(members: Ordered, member: I64) -> I64:
-    """Make one heap of what is below a member: two by two first, then all; returns its root."""
+    """Meld the children of a member, pairwise and then all; return the root."""
     links = members.links
-    one: Int = np.int64(links[member, BELOW])
+    first: Int = np.int64(links[member, BELOW])
     links[member, BELOW] = EMPTY
     melded: Int = np.int64(EMPTY)
-    while one != EMPTY:
-        other = np.int64(links[one, NEXT])
+    while first != EMPTY:
+        second = np.int64(links[first, NEXT])
         following: Int = np.int64(EMPTY)
-        if other != EMPTY:
-            following = np.int64(links[other, NEXT])
-            links[other, NEXT] = EMPTY
-            links[other, PREVIOUS] = EMPTY
-        links[one, NEXT] = EMPTY
-        links[one, PREVIOUS] = EMPTY
-        root = meld(members, one, other)
+        if second != EMPTY:
+            following = np.int64(links[second, NEXT])
+            links[second, NEXT] = EMPTY
+            links[second, PREVIOUS] = EMPTY
+        links[first, NEXT] = EMPTY
+        links[first, PREVIOUS] = EMPTY
+        root = meld(members, first, second)
         links[root, NEXT] = melded
         melded = root
-        one = following
+        first = following
     heap: Int = np.int64(EMPTY)
     while melded != EMPTY:
         following = np.int64(links[melded, NEXT])
@@ -143,7 +139,7 @@ def meld_below(members: Ordered, member: I64) -> I64:
 
 @kernel
 def inserted(members: Ordered, root: I64, member: I64, weight: F64, key: I64) -> I64:
-    """The root once a member has joined the heap."""
+    """Insert a member; return the root."""
     members.links[member, BELOW] = EMPTY
     members.links[member, NEXT] = EMPTY
     members.links[member, PREVIOUS] = EMPTY
@@ -154,7 +150,7 @@ def inserted(members: Ordered, root: I64, member: I64, weight: F64, key: I64) ->
 
 @kernel
 def removed(members: Ordered, root: I64, member: I64) -> I64:
-    """The root once a member has left the heap."""
+    """Remove a member; return the root."""
     below = meld_below(members, member)
     if root == member:
         return below
@@ -164,7 +160,7 @@ def removed(members: Ordered, root: I64, member: I64) -> I64:
 
 @kernel
 def risen(members: Ordered, root: I64, member: I64, weight: F64, key: I64) -> I64:
-    """The root once a member goes before more others than until now."""
+    """Decrease the weight or key of a member; return the root."""
     members.weights[member] = weight
     members.keys[member] = key
     if root == member:
@@ -175,7 +171,7 @@ def risen(members: Ordered, root: I64, member: I64, weight: F64, key: I64) -> I6
 
 @kernel
 def slot_for(groups: Groups, count: I64, part: I64) -> I64:
-    """The slot of the group of a count and a part, or the empty one where it belongs."""
+    """The slot of the group of a count and a part, or the empty one for it."""
     slots, counts, parts = groups.slots, groups.counts, groups.parts
     shift = shift_for(slots.size)
     slot = mix(np.uint64(count), np.uint64(part), groups.hash_key) >> shift
@@ -186,7 +182,6 @@ def slot_for(groups: Groups, count: I64, part: I64) -> I64:
 
 @kernel
 def added(groups: Groups, slot: I64, count: I64, part: I64) -> I64:
-    """A new group or level, empty, in a slot."""
     group = groups.sizes[0]
     groups.sizes[0] = group + 1
     groups.slots[slot] = group
@@ -198,7 +193,7 @@ def added(groups: Groups, slot: I64, count: I64, part: I64) -> I64:
 
 @kernel
 def level_for(groups: Groups, count: I64) -> I64:
-    """The level of a count, made if need be; there is room for it."""
+    """The level of a count, created if missing; needs room for one more."""
     slot = slot_for(groups, count, np.int64(NOBODY))
     if groups.slots[slot] != EMPTY:
         return np.int64(groups.slots[slot])
@@ -216,7 +211,7 @@ def level_for(groups: Groups, count: I64) -> I64:
 
 @kernel
 def group_for(groups: Groups, count: I64, part: I64) -> I64:
-    """The group of a count and a part, made if need be; there is room for it and its level."""
+    """The group of a count and a part, created if missing; needs room for two."""
     slot = slot_for(groups, count, part)
     if groups.slots[slot] != EMPTY:
         return np.int64(groups.slots[slot])
@@ -229,7 +224,7 @@ def group_for(groups: Groups, count: I64, part: I64) -> I64:
 
 @kernel
 def is_better_group(groups: Groups, one: I64, other: I64) -> bool:
-    """Whether a level promises more than another; equals by the greater count."""
+    """Whether level ``one`` has the greater promise; equals by the greater count."""
     if groups.promises[one] != groups.promises[other]:
         return bool(groups.promises[one] > groups.promises[other])
     return bool(groups.counts[one] > groups.counts[other])
@@ -237,7 +232,7 @@ def is_better_group(groups: Groups, one: I64, other: I64) -> bool:
 
 @kernel
 def rise(groups: Groups, level: I64) -> None:
-    """Move a level up to where its promise belongs."""
+    """Move a level in the queue to its position."""
     queue, places = groups.queue, groups.places
     place = np.int64(places[level])
     while place > 0:
@@ -254,7 +249,7 @@ def rise(groups: Groups, level: I64) -> None:
 
 @kernel
 def sink(groups: Groups, level: I64) -> None:
-    """Move a level down to where its promise belongs."""
+    """Move a level in the queue to its position."""
     queue, places, size = groups.queue, groups.places, groups.sizes[1]
     place = np.int64(places[level])
     while True:
@@ -277,7 +272,7 @@ def sink(groups: Groups, level: I64) -> None:
 
 @kernel
 def promise(groups: Groups, level: I64, score: F64) -> None:
-    """A pair of the level scores so much."""
+    """Raise the promise of a level to at least this score."""
     if score > groups.promises[level]:
         groups.promises[level] = score
         rise(groups, level)
@@ -285,7 +280,7 @@ def promise(groups: Groups, level: I64, score: F64) -> None:
 
 @kernel
 def leave(groups: Groups, pair: I64) -> I64:
-    """Take a pair out of its group; returns the group."""
+    """Remove a pair from its group; return the group."""
     group = np.int64(groups.group_of[pair])
     first = np.int64(groups.firsts[group])
     groups.firsts[group] = removed(groups.pairs, first, pair)
@@ -295,7 +290,7 @@ def leave(groups: Groups, pair: I64) -> I64:
 
 @kernel
 def place_group(groups: Groups, group: I64, product: F64) -> None:
-    """Bring a group, whose first pair's parts have this product, to its place in its level."""
+    """Move a group to its position in its level, given the product of its first pair."""
     level, first = np.int64(groups.levels[group]), np.int64(groups.firsts[group])
     root: Int = np.int64(groups.firsts[level])
     members = groups.groups

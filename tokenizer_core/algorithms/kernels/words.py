@@ -1,8 +1,7 @@
-"""Words in, pieces out: merges left out at random, the longest token anywhere or from the left.
+"""Kernels that encode words: BPE-dropout, greedy encoding, WordPiece.
 
-Random numbers are drawn as Python's ``random`` draws them (BPE-dropout): Mersenne Twister MT19937
-and its doubles of 53 bits: Matsumoto & Nishimura 1998, their reference ``genrand_res53``. A state
-is what ``random.Random(seed).getstate()[1]`` holds.
+Random numbers equal those of Python's ``random`` (Mersenne Twister MT19937, 53-bit doubles by
+``genrand_res53``, Matsumoto & Nishimura 1998). A state is ``random.Random(seed).getstate()[1]``.
 """
 
 from __future__ import annotations
@@ -45,12 +44,11 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
 
 WORDS, SHIFTED = 624, 397
 STATE = WORDS + 1  # the last entry is the position
-SCRATCH_OF_RANDOM, SCRATCH_OF_ANYWHERE = 8, 24  # bytes for each symbol
+SCRATCH_OF_RANDOM, SCRATCH_OF_ANYWHERE = 8, 24  # bytes per symbol
 
 
 @kernel
 def twist(state: U32s) -> None:
-    """The next 624 numbers."""
     for i in range(WORDS):
         mixed = (state[i] & np.uint32(0x80000000)) | (
             state[(i + 1) % WORDS] & np.uint32(0x7FFFFFFF)
@@ -64,7 +62,6 @@ def twist(state: U32s) -> None:
 
 @kernel
 def next_number(state: U32s) -> Int:
-    """32 random bits as uint32."""
     if state[WORDS] >= np.uint32(WORDS):
         twist(state)
     number = state[np.int64(state[WORDS])]
@@ -77,7 +74,7 @@ def next_number(state: U32s) -> Int:
 
 @kernel
 def next_double(state: U32s) -> float:
-    """A number in [0, 1) as ``random.random()`` gives it."""
+    """The next number in [0, 1), as from ``random.random()``."""
     high = np.int64(next_number(state) >> np.uint32(5))
     low = np.int64(next_number(state) >> np.uint32(6))
     return (np.float64(high) * 67108864.0 + np.float64(low)) / 9007199254740992.0
@@ -85,7 +82,7 @@ def next_double(state: U32s) -> float:
 
 @kernel
 def _write_merge(symbols: I64, ends: I64, merges: U64, count: I64, best: U64) -> I64:
-    """Write a merge over all its places in ``merges``; returns how many symbols remain."""
+    """Apply a merge at all its places; return the number of symbols left."""
     read, written = np.int64(0), np.int64(0)
     while read < count:
         if read + 1 < count and load_u64(merges + 8 * read) == best:
@@ -116,15 +113,15 @@ def merge_at_random(
     ends: U32s,
     edges: I64s,
 ) -> None:
-    """Encode words; before each step every pair of neighbours is left out with a probability.
+    """Encode words with BPE-dropout: each step skips every pair with a probability.
 
-    The step applies the best merge of the pairs that are left, at all its places that are left;
-    no pair left ends the word. ``subword-nmt`` draws the same numbers in the same order.
+    The step applies the best of the remaining merges at all its remaining places; if none remains,
+    the word is done. Draws the same numbers in the same order as ``subword-nmt``.
 
     Args:
-        single: bool ``[n]``: words of one character, which take no number.
-        dropout: the probability. state: uint32 ``[STATE]``; goes on from call to call.
-        scratch: uint64, `SCRATCH_OF_RANDOM` bytes for each byte of the longest word, and 1 more.
+        single: bool ``[n]``, words of one character, which draw no number.
+        state: uint32 ``[STATE]``, updated.
+        scratch: uint64, `SCRATCH_OF_RANDOM` bytes for each byte of the longest word, plus 1.
         others: as for `merge_characters`; ids of unknown characters are not those of a token.
     """
     pairs = table_of_merges(table, hash_key)
@@ -157,7 +154,7 @@ def merge_at_random(
 def best_token_at(
     symbols: U64, taken: I64, begin: I64, count: I64, table: PairTable
 ) -> tuple[U64, I64]:
-    """Rank and end of the token of lowest rank at a place, before what is taken; or `NO_TOKEN`."""
+    """Rank and end of the best token at a place, up to what is taken; or `NO_TOKEN`."""
     node = np.uint64(ROOT)
     best = np.uint64(NO_TOKEN)
     end = begin
@@ -188,17 +185,16 @@ def match_anywhere(
     ends: U32s,
     edges: I64s,
 ) -> None:
-    """Encode words, each by itself: the token of lowest rank that occurs anywhere comes first.
+    """Encode words greedily: the best-ranked token that occurs anywhere comes first.
 
-    That is the recursion "find it, then the same left and right of all its places" without
-    recursion: candidates (rank, place) are taken in order unless they overlap what is taken. Each
-    place has one candidate at a time; one that overlaps is replaced by the best one that fits.
+    Equals the recursion "find it, then do the same left and right of it": candidates (rank, place)
+    are accepted in order unless they overlap accepted ones. Each place has one candidate; if it
+    overlaps, the best one that fits replaces it.
 
     Args:
-        id_of_rank: uint32: token ids by rank.
         unknown: the id of each stretch that no token covers.
-        scratch: uint64, `SCRATCH_OF_ANYWHERE` bytes for each byte of the longest word and 2 more.
-        text, places, lengths, table, hash_key, ids, ends, edges: as for `merge_characters`.
+        scratch: uint64, `SCRATCH_OF_ANYWHERE` bytes for each byte of the longest word, plus 2.
+        others: as for `merge_characters`.
     """
     trie = table_of_merges(table, hash_key)
     total = np.int64(0)
@@ -208,7 +204,7 @@ def match_anywhere(
         length = lengths[word]
         symbols = scratch.ctypes.data
         stops = symbols + 4 * (length + 2)
-        taken = symbols + 8 * (length + 2)  # 0, or at its first symbol a token's end and rank
+        taken = symbols + 8 * (length + 2)  # 0, or the end of the token that covers the symbol
         ranks = symbols + 12 * (length + 2)
         heap = symbols + 16 * (length + 2)
         count = np.int64(0)
@@ -261,7 +257,6 @@ def match_anywhere(
 
 @kernel
 def count_characters(word: I64, length: I64) -> I64:
-    """Characters of a word: bytes that begin one."""
     count = np.int64(0)
     for i in range(length):
         if load_u8(word + i) & 0xC0 != 0x80:
@@ -271,13 +266,13 @@ def count_characters(word: I64, length: I64) -> I64:
 
 @kernel
 def pieces_from_the_left(word: I64, length: I64, table: PairTable, ids: I64, ends: I64) -> I64:
-    """Write the longest token at each place, left to right; returns how many, −1 if one lacks."""
+    """Write the longest token at each place; return their number, or −1."""
     begin = np.int64(0)
     count = np.int64(0)
     while begin < length:
         node = np.uint64(ROOT if begin == 0 else INNER_ROOT)
         at = begin
-        found = np.uint64(NO_TOKEN)
+        token = np.uint64(NO_TOKEN)
         end = begin
         while at < length:
             character, size = decode(word + at)
@@ -287,11 +282,11 @@ def pieces_from_the_left(word: I64, length: I64, table: PairTable, ids: I64, end
             at += size
             node = entry & LOW_32
             if entry >> RANK_SHIFT != np.uint64(NO_TOKEN):
-                found = entry >> RANK_SHIFT
+                token = entry >> RANK_SHIFT
                 end = at
-        if found == np.uint64(NO_TOKEN):
+        if token == np.uint64(NO_TOKEN):
             return np.int64(-1)
-        store_u32(ids + 4 * count, np.uint32(found))
+        store_u32(ids + 4 * count, np.uint32(token))
         store_u32(ends + 4 * count, np.uint32(end))
         count += 1
         begin = end
@@ -311,12 +306,11 @@ def match_from_the_left(
     ends: U32s,
     edges: I64s,
 ) -> None:
-    """WordPiece: encode words, each by itself; ranks of the trie are token ids.
+    """Encode words by WordPiece; ranks in the trie are token ids.
 
     Args:
-        most_characters: words of more are unknown.
-        unknown: the id of a word that cannot be covered from left to right.
-        text, places, lengths, table, hash_key, ids, ends, edges: as for `merge_characters`.
+        unknown: the id of longer words, and of those that tokens cannot cover from left to right.
+        others: as for `merge_characters`.
     """
     trie = table_of_merges(table, hash_key)
     total = np.int64(0)
@@ -326,8 +320,8 @@ def match_from_the_left(
         target = ids.ctypes.data + 4 * total
         stops = ends.ctypes.data + 4 * total
         count = np.int64(-1)
-        short = lengths[word] <= most_characters
-        if short or count_characters(begin, lengths[word]) <= most_characters:
+        is_short = lengths[word] <= most_characters
+        if is_short or count_characters(begin, lengths[word]) <= most_characters:
             count = pieces_from_the_left(begin, lengths[word], trie, target, stops)
         if count < 0:
             store_u32(target, np.uint32(unknown))
