@@ -1,1 +1,1 @@
-"""Order, parallelism, retries: the flows and the command line. No algorithm, no SQL, no MLflow."""
+"""Flows and the command line: the order of steps, parallelism and retries."""

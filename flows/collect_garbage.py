@@ -1,4 +1,4 @@
-"""Find, and remove, what no version needs."""
+"""The flow that finds and removes files that no version needs."""
 
 from __future__ import annotations
 
@@ -20,23 +20,21 @@ KINDS = {
     "pack": "word counts of small chunks, many together",
     "run": "checkpoints of runs",
     "version": "files of tokenizers that are not registered",
-    "evaluation set": "evaluation sets that no name has any more",
-    "words in SQL": "tables that `bpeline sql` made, and makes again",
+    "evaluation set": "evaluation sets that no name uses any more",
+    "words in SQL": "tables of `bpeline sql`, which builds them again",
     "mlflow run": "runs in MLflow that never ended",
     "mlflow model": "models in MLflow without a version",
-    "standard input": "corpora from standard input that no version was made of",
+    "standard input": "corpora from standard input that no version was trained on",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedGarbage:
-    """What was found.
+    """The leftovers found by `collect_garbage`.
 
     Attributes:
-        removed: whether ``old`` is gone.
-        days: what was younger stays.
-        old, young: what nothing needs; see `registry.upkeep.Leftovers`.
-        unsure: why word counts of chunks are kept anyway; empty as a rule.
+        days: minimum age in days of the ``old`` leftovers.
+        unsure: why word counts of chunks are kept anyway; usually empty.
     """
 
     removed: bool
@@ -51,14 +49,14 @@ class CollectedGarbage:
         return f"{counted(len(self.old), 'leftover')} {done}, {megabytes(_size(self.old))}"
 
     def as_markdown(self) -> str:
-        """A table of what there was, for Prefect."""
+        """The leftovers as a Markdown table, for Prefect."""
         rows = []
         for kind, what in KINDS.items():
-            ones = [one for one in self.old if one.kind == kind]
-            if ones:
-                rows.append((what, f"{len(ones):,}", megabytes(_size(ones))))
+            leftovers = [leftover for leftover in self.old if leftover.kind == kind]
+            if leftovers:
+                rows.append((what, f"{len(leftovers):,}", megabytes(_size(leftovers))))
         if self.young:
-            younger = f"younger than {self.days:g} days, which stays"
+            younger = f"younger than {self.days:g} days, kept"
             rows.append((younger, f"{len(self.young):,}", megabytes(_size(self.young))))
         lines = [f"# {self.outcome}", "", Table(("what", "number", "size"), rows).markdown()]
         if self.unsure:
@@ -74,16 +72,13 @@ class CollectedGarbage:
 )
 @request_parameters(GarbageRequest)
 def collect_garbage(request: GarbageRequest, workspace: str | None) -> CollectedGarbage:
-    """Find what no version needs in a workspace, and remove it if asked to.
+    """Find files that no version needs, and remove them on request.
 
-    Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
-    continued and publications that wait. All else can be made again from the sources.
+    Registered tokenizers stay, with the word counts they were trained on, runs that can be
+    continued and waiting publications. Everything else can be recreated from the sources.
 
     Raises:
-        InvalidOption: a negative number.
-        WorkspaceLocked: somebody works in the workspace, and something was to be removed.
-        RegistryUnreachable: MLflow does not answer, and ``counts_of`` is given.
-        StorageError: there is no workspace.
+        WorkspaceLocked: another process uses the workspace, and ``remove`` was requested.
     """
     registry = open_registry(workspace, make=False)
     collected = collect(registry.workspace, request.days, request.counts_of, request.remove)
@@ -95,14 +90,14 @@ def collect_garbage(request: GarbageRequest, workspace: str | None) -> Collected
 def collect(
     workspace: Workspace, days: float, counts_of: int | None, remove: bool
 ) -> CollectedGarbage:
-    """Look, and remove."""
+    """Find the leftovers, and remove them if ``remove`` is set."""
     look = remove_leftovers if remove else find_leftovers
     with progress.telling(COLLECT_GARBAGE) as outcome:
-        found = look(open_registry(workspace), days=days, counts_of=counts_of)
-        collected = CollectedGarbage(remove, days, found.old, found.young, found.unsure)
+        leftovers = look(open_registry(workspace), days=days, counts_of=counts_of)
+        collected = CollectedGarbage(remove, days, leftovers.old, leftovers.young, leftovers.unsure)
         outcome(collected.outcome)
     return collected
 
 
 def _size(ones: Sequence[Leftover]) -> int:
-    return sum(one.size for one in ones)
+    return sum(leftover.size for leftover in ones)

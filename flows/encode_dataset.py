@@ -1,4 +1,4 @@
-"""A dataset becomes token shards of a registered version, and MLflow remembers how it went."""
+"""The flow that encodes a dataset into token shards and records it in MLflow."""
 
 from __future__ import annotations
 
@@ -36,18 +36,14 @@ from bpeline.tokenizer_core.urls import absolute_name
 )
 @request_parameters(DatasetRequest)
 def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDataset:
-    """Encode files into token shards with a registered version, and record it in MLflow.
+    """Encode files into token shards with a registered version; record it in MLflow.
 
-    Every version has a directory of its own in the output, which is a directory or the URL of a
-    store. The same call after an interruption continues behind the shards that are finished; with
-    files added, it encodes these; when neither the files nor the version have changed, it verifies
-    the shards and records nothing.
+    Each version has its own directory in the output, which is a directory or the URL of a store.
+    After an interruption, the same call continues after the finished shards. Added files are
+    encoded. If neither the files nor the version have changed, the shards are only verified.
 
     Raises:
-        UnknownVersion: there is no such version.
-        WorkspaceLocked: another process writes there.
-        RegistryUnreachable: MLflow does not answer; finished shards stay.
-        BpelineError: what was asked for or read cannot be; finished shards stay.
+        RegistryUnreachable: MLflow does not answer; finished shards are kept.
     """
     check_engine(request.engine)
     registry = open_registry(workspace, make=False)
@@ -56,19 +52,19 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     version = find_version(registry, parse_registered(str(named)))
     if not version.number:
         raise UnknownVersion(
-            f"{reference} is kept in the workspace and not registered",
-            "accepted are registered versions, so that people find out what was encoded with what",
-            "type `bpeline versions` to see them, or `bpeline resume` to publish what waits",
+            f"{reference} is in the workspace but not registered",
+            "expected a registered version, so that a dataset can be traced to its tokenizer",
+            "type `bpeline versions` to see them, or `bpeline resume` to publish waiting versions",
         )
-    sized = "" if size is None else f"-{size}"
+    suffix = "" if size is None else f"-{size}"
     below = absolute_name(output) if output else str(registry.workspace.tokens)
-    place = f"{below.rstrip('/')}/{version.name}-{version.number}{sized}"
+    place = f"{below.rstrip('/')}/{version.name}-{version.number}{suffix}"
     demo = with_demo(paths, registry.workspace)
-    sources = [Source(one, include=request.include) for one in demo]
-    found = search_sources(sources)
+    sources = [Source(path, include=request.include) for path in demo]
+    files_found = search_sources(sources)
     if request.strict:
-        found.skipped.refuse()
-    asked = {
+        files_found.skipped.refuse()
+    options = {
         "format": request.format, "separator": request.separator,
         "end_of_text": request.end_of_text, "invalid_utf8": request.invalid_utf8,
         "text_field": request.text_field, "id_field": request.id_field,
@@ -76,13 +72,13 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
         "pack": request.pack, "seed": request.seed if request.pack else None,
         "engine": None if request.engine == LOCAL else request.engine,
     }  # fmt: skip
-    total = sum(file.size for file in found.files)
+    total = sum(file.size for file in files_found.files)
     exact = str(version) if size is None else f"{version}:{size}"
     for attempt in attempts(ENCODE_DATASET, progress.current().note):
         with attempt:
-            encoded = encode(exact, sources, place, asked, registry, total)
-    encoded = pack(encoded, asked, registry)
-    recorded = record(encoded, version, paths, asked, registry)
+            encoded = encode(exact, sources, place, options, registry, total)
+    encoded = pack(encoded, options, registry)
+    recorded = record(encoded, version, paths, options, registry)
     progress.current().summary(recorded.reference, recorded.as_markdown())
     return recorded
 
@@ -96,7 +92,7 @@ def encode(
     registry: Registry,
     total: int,
 ) -> EncodedDataset:
-    """Write the shards that are not there yet; ``total`` is the size of the files in bytes."""
+    """Write the missing shards; ``total`` is the size of the files in bytes."""
     with progress.telling(ENCODE, total, "bytes") as outcome:
         encoded = encoding.encode(reference, sources, place, asked, registry.workspace)
         outcome(encoded.outcome)
@@ -105,7 +101,7 @@ def encode(
 
 @task(name=PACK.name)
 def pack(encoded: EncodedDataset, asked: Mapping[str, Any], registry: Registry) -> EncodedDataset:
-    """Write the documents once more, shuffled and packed, where that was asked for."""
+    """Shuffle and pack the documents, if requested."""
     return encoding.pack(encoded, asked, registry.workspace)
 
 
@@ -117,7 +113,7 @@ def record(
     asked: Mapping[str, Any],
     registry: Registry,
 ) -> EncodedDataset:
-    """Tell MLflow, unless it knows."""
+    """Record the dataset in MLflow, unless it is recorded already."""
     with progress.telling(RECORD) as outcome:
         recorded = encoding.record(encoded, version, paths, asked, registry)
         outcome(recorded.link if recorded.newly_recorded else "recorded before")

@@ -1,4 +1,4 @@
-"""A foreign tokenizer becomes a registered version, on one screen. Its steps stand below."""
+"""The flow that registers a tokenizer of another library; its tasks follow below."""
 
 from __future__ import annotations
 
@@ -30,17 +30,13 @@ from bpeline.registry.records import PublishedVersion
     alone=True,
 )
 def import_tokenizer(request: ImportRequest, workspace: Maybe[str] = None) -> ImportSummary:
-    """Register a tokenizer that another program made, with its files and its certificate.
+    """Register a tokenizer of another library, with its files and a certificate.
 
-    It is read again by its original library where that is installed, and measured on the name's
-    evaluation set, as a training is. A file that was imported before is nothing new.
+    Its original library, if installed, must produce the same ids. It is measured on the evaluation
+    set of the name. A file that was imported before gets no new version.
 
     Args:
-        request: what is asked for.
-        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
-
-    Raises:
-        BpelineError: what was asked for, read or written cannot be; the workspace stays good.
+        workspace: directory; empty stands for BPELINE_HOME, else .bpeline.
     """
     with (
         training_run(request, workspace) as run,
@@ -70,7 +66,7 @@ def read_files(run: TrainingRun, request: ImportRequest) -> ReadFiles:
 
 @task(name=CERTIFY.name)
 def certify(run: TrainingRun, read: ReadFiles) -> Certificate:
-    """Let the original library read the same files, and compare."""
+    """Compare with the ids that the original library produces from the same files."""
     with run.step(CERTIFY) as outcome:
         certificate = importing.certify_files(read)
         outcome(str(certificate))
@@ -81,7 +77,7 @@ def certify(run: TrainingRun, read: ReadFiles) -> Certificate:
 def evaluate(
     run: TrainingRun, request: ImportRequest, read: ReadFiles, setup: EvaluationSetup
 ) -> Evaluated | None:
-    """Measure on the evaluation set of the name, or on the texts that were given."""
+    """Measure on the evaluation set of the name, or on the given texts."""
     with run.step(EVALUATE) as outcome:
         evaluated = evaluation.evaluate_imported(read.tokenizer, setup, request, run.registry)
         outcome("not measured" if evaluated is None else evaluated.outcome)

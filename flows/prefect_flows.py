@@ -1,4 +1,4 @@
-"""Where deployments of release 0.2 look for their flows."""
+"""The place where deployments of release 0.2 look for their flows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def __getattr__(name: str) -> NoReturn:
     if name.startswith("__"):
         raise AttributeError(name)
     raise InvalidOption(
-        f"this deployment was made by bpeline 0.2, whose flow was {name} in another place",
+        f"this deployment was made by bpeline 0.2, and its flow {name} has moved",
         "expected a deployment of this release",
-        "type `bpeline deploy` once more",
+        "type `bpeline deploy` again",
     )

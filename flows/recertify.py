@@ -1,4 +1,4 @@
-"""Exports that people use are read again in the libraries of today; a changed id is told."""
+"""The flow that checks exports of promoted versions with today's libraries."""
 
 from __future__ import annotations
 
@@ -28,20 +28,18 @@ from bpeline.tokenizer_core.tables import Table
 
 EXPORT_CHANGED = "bpeline.export.changed"
 _WORDS: dict[Outcome, str] = {
-    "equal": "read alike",
-    "changed": "READ OTHERWISE",
+    "equal": "with equal ids",
+    "changed": "WHOSE IDS DIFFER",
     "not checked": "not checked",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Recertification:
-    """What came of reading exports again.
+    """The result of checking exports again.
 
     Attributes:
-        exports: each that was read, by version and format.
-        without: versions that keep no certificate here, so that nothing is known to read.
-        notes: what people should know besides.
+        without: versions without a certificate in this workspace, which cannot be checked.
     """
 
     exports: tuple[Recertified, ...]
@@ -49,48 +47,51 @@ class Recertification:
     notes: tuple[str, ...] = ()
 
     def having(self, outcome: Outcome) -> list[Recertified]:
-        """The exports that came out so."""
-        return [one for one in self.exports if one.outcome == outcome]
+        """Return the exports with an outcome."""
+        return [export for export in self.exports if export.outcome == outcome]
 
     @property
     def outcome(self) -> str:
-        """``3 exports read alike, 1 not checked``."""
-        said = [
-            f"{counted(len(found), 'export')} {words}"
+        """``3 exports with equal ids, 1 export not checked``."""
+        parts = [
+            f"{counted(len(exports), 'export')} {words}"
             for outcome, words in _WORDS.items()
-            if (found := self.having(outcome))
+            if (exports := self.having(outcome))
         ]
-        return ", ".join(said) or "no export to read"
+        return ", ".join(parts) or "no export to check"
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {
-            "exports": [one.as_dict() for one in self.exports],
+            "exports": [export.as_dict() for export in self.exports],
             **{outcome.replace(" ", "_"): len(self.having(outcome)) for outcome in _WORDS},
             "without_certificates": list(self.without),
             "notes": list(self.notes),
         }
 
     def as_markdown(self) -> str:
-        """A table, for Prefect."""
-        rows = [(one.version, one.format, _WORDS[one.outcome], one.said) for one in self.exports]
+        """Return a table, for Prefect."""
+        rows = [
+            (export.version, export.format, _WORDS[export.outcome], export.said)
+            for export in self.exports
+        ]
         table = Table(("version", "export", "", "today"), rows, left=range(4))
         lines = [f"# {self.outcome}", "", table.markdown(), ""]
         lines += [f"- {remark}" for remark in self.remarks()]
         return "\n".join(lines) + "\n"
 
     def remarks(self) -> Iterator[str]:
-        """What is to be said besides, for people."""
-        for one in self.exports:
-            if one.spelled_otherwise and one.outcome == "equal":
-                names = ", ".join(one.spelled_otherwise)
-                yield f"{one.version} as {one.format}: only spelled otherwise than then: {names}"
-            if one.remark:
-                yield f"{one.version} as {one.format}: {one.remark}"
+        """Yield remarks on exports, missing certificates, and notes."""
+        for export in self.exports:
+            if export.spelled_otherwise and export.outcome == "equal":
+                names = ", ".join(export.spelled_otherwise)
+                yield f"{export.version} as {export.format}: same ids, new notation for: {names}"
+            if export.remark:
+                yield f"{export.version} as {export.format}: {export.remark}"
         for version in self.without:
             yield (
-                f"{version} has no certificate here: `bpeline export {version} --output "
-                "tokenizer.json` makes one"
+                f"{version} has no certificate here: create one with `bpeline export {version} "
+                "--output tokenizer.json`"
             )
         yield from self.notes
 
@@ -99,38 +100,32 @@ class Recertification:
     RECERTIFY,
     run_name=run_names.recertifying,
     about=run_names.tokenizer,
-    called=lambda made: made.outcome,
+    called=lambda result: result.outcome,
 )
 @request_parameters(RecertifyRequest)
 def recertify(request: RecertifyRequest, workspace: str | None) -> Recertification:
-    """Read the exports of promoted versions again in the libraries that are installed now.
+    """Check the exports of promoted versions with the libraries installed now.
 
-    Of each version that an alias points to, every export that has a certificate, the files of an
-    imported one among them, is read by its own program and compared as it was when it was made. A
-    changed id is the event ``bpeline.export.changed``, and stands in MLflow on the version.
-
-    Raises:
-        InvalidOption: a misspelt name or reference.
-        UnknownVersion: there is no such version, or no alias of that name.
-        RegistryUnreachable: MLflow would have to be asked.
-        StorageError: there is no workspace, or a version's files are damaged.
+    For each version with an alias, every export with a certificate is read by its own library and
+    compared as before, including the files of imported versions. A changed id emits the event
+    ``bpeline.export.changed`` and is recorded on the version in MLflow.
     """
     registry = open_registry(workspace, make=False)
-    made = read_exports(registry, request)
+    result = read_exports(registry, request)
     listener = progress.current()
-    listener.summary("exports", made.as_markdown())
-    for note in made.notes:
+    listener.summary("exports", result.as_markdown())
+    for note in result.notes:
         listener.note(note)
-    return made
+    return result
 
 
 @task(name=READ_EXPORTS.name, **RETRIES)
 def read_exports(registry: Registry, request: RecertifyRequest) -> Recertification:
-    """Read all, and tell of each that changed."""
+    """Check all exports, and emit an event for each that changed."""
     with telling(READ_EXPORTS) as outcome:
-        made = _read_again(registry, request)
-        outcome(made.outcome)
-    return made
+        result = _read_again(registry, request)
+        outcome(result.outcome)
+    return result
 
 
 def _read_again(registry: Registry, request: RecertifyRequest) -> Recertification:
@@ -138,41 +133,43 @@ def _read_again(registry: Registry, request: RecertifyRequest) -> Recertificatio
     exports: list[Recertified] = []
     without = []
     for version in _meant(registry, request.versions):
-        found = list(recertified(registry, version, folder))
-        exports += found
-        if not found:
+        checked = list(recertified(registry, version, folder))
+        exports += checked
+        if not checked:
             without.append(str(version))
-    # At the end: a version that cannot be had is asked for again, with all before it.
-    notes = [remark for one in exports if one.outcome == "changed" and (remark := _told(one))]
+    # Events come last: if a version fails, the retry checks all of them again.
+    notes = [
+        remark for export in exports if export.outcome == "changed" and (remark := _told(export))
+    ]
     return Recertification(tuple(exports), tuple(without), tuple(notes))
 
 
 def _meant(registry: Registry, versions: Iterable[str]) -> list[ResolvedVersion]:
-    """The versions that are named, and those of a name that an alias points to."""
-    meant: list[ResolvedVersion] = []
-    for one in versions or ("",):
-        if "/" in one or "@" in one:
-            meant.append(resolve(registry, parse_registered(one)))
+    """Return the versions named, and for a name those with an alias."""
+    resolved: list[ResolvedVersion] = []
+    for reference in versions or ("",):
+        if "/" in reference or "@" in reference:
+            resolved.append(resolve(registry, parse_registered(reference)))
             continue
-        if one:
-            validate_name(one)
-        listed = list_versions(one or None, registry)
+        if reference:
+            validate_name(reference)
+        listed = list_versions(reference or None, registry)
         promoted = [version for version in listed if version.aliases]
-        if one and not promoted:
+        if reference and not promoted:
             raise UnknownVersion(
-                f"no alias of {one!r} points to a version",
-                f"names with a promoted version; there are {counted(len(listed), 'version')}",
-                f"type `bpeline versions {one}`, then `bpeline export --check {one}/1`",
+                f"no alias of {reference!r} points to a version",
+                f"expected a promoted version; the name has {counted(len(listed), 'version')}",
+                f"type `bpeline versions {reference}`, then `bpeline export --check {reference}/1`",
             )
-        meant += [
+        resolved += [
             ResolvedVersion(version.name, version.number, version.digest, version.mlflow_run_id)
             for version in promoted
         ]
-    return list(dict.fromkeys(meant))
+    return list(dict.fromkeys(resolved))
 
 
 def _told(one: Recertified) -> str:
-    """Tell Prefect's automations; why a server did not take it, else empty."""
+    """Emit the event for Prefect's automations; return the reason if it was rejected."""
     first = one.now.difference
     payload = {
         "reference": str(one.version),

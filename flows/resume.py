@@ -1,4 +1,4 @@
-"""What was left unfinished: publications in the outbox, and runs that did not end well."""
+"""Unfinished work: publications in the outbox, and interrupted or failed runs."""
 
 from __future__ import annotations
 
@@ -17,30 +17,27 @@ from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 
 
 def publish_waiting() -> list[PublishedVersion]:
-    """Publish everything that waits in the outbox and close the runs that made it.
+    """Publish everything in the outbox and finish the runs that produced it.
 
     Raises:
-        RegistryUnreachable: MLflow still does not answer; everything keeps waiting.
-        WorkspaceLocked: a run is at work.
+        RegistryUnreachable: MLflow still does not answer; the outbox is kept.
     """
     registry = open_registry(make=False)
     if not waiting_records(registry.workspace):
         return []
     with registry.workspace.lock("publishing the outbox"):
         published = publish_outbox(registry)
-        for name in sorted({one.name for one in published}):
+        for name in sorted({version.name for version in published}):
             show_name_page(registry, name)
         return published
 
 
 def delete_waiting() -> list[DeletedVersion]:
-    """Go on with deletions that were interrupted, or noted while MLflow did not answer.
+    """Continue deletions that were interrupted or requested while MLflow was down.
 
     Raises:
-        RegistryUnreachable: MLflow still does not answer; everything keeps waiting.
-        VersionInUse: an alias points to one of them; it stays, and is noted no more.
-        RegistryError: a note cannot be read; what the others say is done.
-        WorkspaceLocked: a run is at work.
+        VersionInUse: an alias points to one of them; its request is dropped.
+        RegistryError: a request cannot be read; the others are done.
     """
     registry = open_registry(make=False)
     if not (noted_deletions(registry.workspace) or damaged_notes(registry.workspace)):
@@ -50,16 +47,13 @@ def delete_waiting() -> list[DeletedVersion]:
 
 
 def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None:
-    """The run to continue: the one named, else the newest interrupted one, else the newest failed.
+    """Return the run to continue: by its id, else the newest interrupted or failed.
 
     Args:
-        run_id: enough of its id to be the only one; None chooses.
-        failed_too: whether a run that ended with an error may be chosen without being named.
+        run_id: a unique prefix of its id; None chooses an interrupted run, then a failed one.
 
     Raises:
-        RegistryError: there is no such run.
-        InvalidOption: it is finished.
-        WorkspaceLocked: the only run that is not finished is at work.
+        WorkspaceLocked: the only unfinished run is active.
     """
     if run_id is not None:
         return _named(open_registry(make=False), run_id)
@@ -71,20 +65,20 @@ def unfinished_run(run_id: str | None, *, failed_too: bool = True) -> Run | None
     for run in unfinished:
         if run.state == "running":
             raise WorkspaceLocked(
-                f"run {run.id} ({run.name}) is at work in process {run.pid} on {run.host}",
-                "runs that were interrupted or failed can be continued",
+                f"run {run.id} ({run.name}) is active in process {run.pid} on {run.host}",
+                "expected a run that was interrupted or failed",
                 "wait until it has ended, then type `bpeline resume`",
             )
     return None
 
 
 def unfinished_runs() -> list[Run]:
-    """Trainings that were interrupted, failed or are not published, newest first.
+    """List trainings that were interrupted, failed or are unpublished, newest first.
 
-    A sweep is none: typed again, it finds what it has learned.
+    Sweeps are left out: run again, they reuse what they have learned.
     """
-    found = open_registry(make=False).catalogue.unfinished_runs()
-    return [run for run in found if not run.is_sweep]
+    runs = open_registry(make=False).catalogue.unfinished_runs()
+    return [run for run in runs if not run.is_sweep]
 
 
 def _named(registry: Registry, run_id: str) -> Run | None:
@@ -92,13 +86,13 @@ def _named(registry: Registry, run_id: str) -> Run | None:
     if run.state in ("finished", "refused", "dismissed"):
         raise InvalidOption(
             f"run {run.id} ({run.name}) is {run.state}",
-            "runs that were interrupted or failed can be continued",
-            f"type `bpeline versions {run.name}` to see what it made",
+            "expected a run that was interrupted or failed",
+            f"type `bpeline versions {run.name}` to see its versions",
         )
     if run.workspace != registry.workspace.id:
         raise InvalidOption(
             f"run {run.id} ({run.name}) belongs to another workspace, on {run.host}",
-            "a run is continued where its counts and checkpoints lie",
+            "expected a run of this workspace, which has its counts and checkpoints",
             "type `bpeline resume` there, or train here under the same name",
         )
     return None if run.state == "unpublished" else run

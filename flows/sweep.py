@@ -1,9 +1,9 @@
-"""Many vocab sizes, split patterns, variants and mixtures side by side; nothing is registered.
+"""Comparison of many vocab sizes, split patterns, variants and mixtures.
 
-The merges of byte-level BPE are a prefix order, so the largest size of a pattern is trained and
-serves the others; other algorithms learn every size. Counts and what was learned stay in the
-workspace, so training the one that was chosen takes no time. A mixture is other weights of the
-named sources, or another temperature: all mixtures are learned from the same counts.
+With byte-level BPE only the largest size of a pattern is trained, because smaller sizes are its
+prefixes; other algorithms train every size. Counts and results are cached, so training the chosen
+combination takes no time. A mixture has other weights of the named sources or another temperature;
+all mixtures use the same counts. Nothing is registered.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import NamedShape
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-_HOW = {"workers", "table_memory", "rules"}  # of a version's request, what is not asked for again
+_HOW = {"workers", "table_memory", "rules"}  # parameters of a version that are not reused
 
 
 def sweep(
@@ -63,50 +63,43 @@ def sweep(
     temperatures: Sequence[float] = (),
     **parameters: Any,
 ) -> Sweep:
-    """Measure every size with every pattern, variant and mixture, and record it in MLflow.
+    """Measure all sizes with all patterns, variants and mixtures; record in MLflow.
 
     Args:
-        paths, name, workspace: as for `train_tokenizer`. Where mixtures are compared, a registered
-            version that was trained on named sources may stand for its corpus, and for its name,
-            size, pattern and other parameters where these are not given.
-        vocab_sizes: numbers of ids.
-        patterns: split patterns: names or regexes; that of the algorithm when there are none.
-        model_shape: also say what text costs this model.
-        variants: names of `VARIANTS`; ``plain`` alone when there are none. With ``superbpe`` the
-            plain one is tried too: it gives nine tenths of the ids.
-        weights: source → weight, for each mixture; sources left out keep their weights.
-        temperatures: each is a mixture of its own, with the weights as they are.
+        paths, name, workspace: as for `train_tokenizer`. To compare mixtures, a registered version
+            with named sources can replace the corpus; it also provides defaults for name, size,
+            pattern and other parameters.
+        variants: names in `VARIANTS`; ``plain`` if empty. ``superbpe`` also adds the plain
+            variant, which provides nine tenths of its ids.
+        weights: source → weight, for each mixture; other sources keep their weights.
         parameters: others of `train_tokenizer`: algorithm, special_tokens, held_out, evaluation …
-
-    Raises:
-        BpelineError: what was asked for, read or written cannot be; the workspace stays good.
     """
     paths = checks.rows("paths", paths, "paths")
     if name is not None:
         validate_name(name)
     sizes_asked = checks.rows("vocab_sizes", vocab_sizes, "whole numbers")
-    vocab_sizes = [checks.whole_number("an item of vocab_sizes", one) for one in sizes_asked]
+    vocab_sizes = [checks.whole_number("an item of vocab_sizes", item) for item in sizes_asked]
     patterns, variants = checks.texts("patterns", patterns), checks.texts("variants", variants)
     weights = [
-        checks.mapping("an item of weights", one, checks.number, "numbers")
-        for one in checks.rows("weights", weights, "mappings")
+        checks.mapping("an item of weights", item, checks.number, "numbers")
+        for item in checks.rows("weights", weights, "mappings")
     ]
     temperatures = [
-        checks.number("an item of temperatures", one)
-        for one in checks.rows("temperatures", temperatures, "numbers")
+        checks.number("an item of temperatures", item)
+        for item in checks.rows("temperatures", temperatures, "numbers")
     ]
     refuse_choice(parameters)
-    given = {key: value for key, value in parameters.items() if value is not None}
-    given |= {"paths": list(map(str, paths))} | ({} if name is None else {"name": name})
-    if (weights or temperatures) and is_version(given["paths"]):
-        given = _request_of(given.pop("paths")[0], workspace) | given
-    algorithm = given.get("algorithm", BYTE_BPE)
-    choices_of(algorithm)  # refuses what there is none of
-    sizes = sorted(set(vocab_sizes or [given.get("vocab_size", 0)]) - {0}, reverse=True)
-    usual_pattern = given.get("pattern", kind_of(algorithm).default_pattern)
+    common = {key: value for key, value in parameters.items() if value is not None}
+    common |= {"paths": list(map(str, paths))} | ({} if name is None else {"name": name})
+    if (weights or temperatures) and is_version(common["paths"]):
+        common = _request_of(common.pop("paths")[0], workspace) | common
+    algorithm = common.get("algorithm", BYTE_BPE)
+    choices_of(algorithm)  # raises for an unknown algorithm
+    sizes = sorted(set(vocab_sizes or [common.get("vocab_size", 0)]) - {0}, reverse=True)
+    usual_pattern = common.get("pattern", kind_of(algorithm).default_pattern)
     patterns = list(dict.fromkeys(patterns)) or [usual_pattern]
     variants = list(dict.fromkeys(variants)) or [PLAIN]
-    if unknown := [one for one in variants if one not in VARIANTS]:
+    if unknown := [item for item in variants if item not in VARIANTS]:
         raise InvalidOption(
             f"there is no variant {unknown[0]!r}", ", ".join(VARIANTS), "variants=['plain']"
         )
@@ -114,23 +107,23 @@ def sweep(
     if not sizes or len(sizes) * len(patterns) * len(variants) * mixtures > MOST_TRIALS:
         raise InvalidOption(
             f"{len(sizes)} sizes, {len(patterns)} patterns, {len(variants)} variants and "
-            f"{mixtures} mixtures were asked for",
-            f"at least one of each, and {MOST_TRIALS} combinations at most",
+            f"{mixtures} mixtures were requested",
+            f"expected at least one of each, and at most {MOST_TRIALS} combinations",
             "type `--sizes 8000,16000,32000 --pattern gpt2`",
         )
     if SUPERBPE in variants:
         if algorithm != BYTE_BPE:
             raise InvalidOption(
-                f"the variant {SUPERBPE} was asked for of {algorithm}",
-                f"superwords are learned after the merges of {BYTE_BPE}",
+                f"the variant {SUPERBPE} was requested for {algorithm}",
+                f"expected {BYTE_BPE}, whose merges superwords continue",
                 f"leave out --algorithm, or --variant {SUPERBPE}",
             )
-        variants = [PLAIN, *(one for one in variants if one != PLAIN)]  # whose words it begins with
-    asked = _Asked(given, tuple(sizes)).with_mixtures(patterns[0], weights, temperatures)
+        variants = [PLAIN, *(item for item in variants if item != PLAIN)]  # it provides the words
+    plans = _Asked(common, tuple(sizes)).with_mixtures(patterns[0], weights, temperatures)
     for pattern in patterns:
         for variant in variants:
-            asked.requests(pattern, variant)  # refuses now what cannot be trained later
-    requests = {title: of_sizes[0] for title, of_sizes in asked.requests(patterns[0]).items()}
+            plans.requests(pattern, variant)  # raises now for what cannot be trained later
+    requests = {title: of_sizes[0] for title, of_sizes in plans.requests(patterns[0]).items()}
     first = next(iter(requests.values()))
     varied: dict[str, Any] = {"vocab_size": sizes, "pattern": patterns}
     if variants != [PLAIN]:
@@ -148,42 +141,42 @@ def sweep(
                 for variant in variants:
                     preparing.join()
                     title = pattern if variant == PLAIN else f"{pattern} {variant}"
-                    tried, read = try_sizes(
-                        run, asked.requests(pattern, variant, words), setup, title
+                    trials_of, inputs_read = try_sizes(
+                        run, plans.requests(pattern, variant, words), setup, title
                     )
-                    for mixture, trials in tried.items():
+                    for mixture, trials in trials_of.items():
                         combinations += (
                             Combination.of(trial, pattern, variant, mixture) for trial in trials
                         )
                         if variant == PLAIN and SUPERBPE in variants:
                             words[mixture] = trials[-1].evaluated.tokenizer
                             keep_words(words[mixture], run.workspace)
-                    evaluated = next(iter(tried.values()))[0].evaluated
+                    evaluated = next(iter(trials_of.values()))[0].evaluated
                     if not inputs and evaluated.warning:
                         run.note(evaluated.warning)
-                    inputs = inputs or read
-                    # What the first pattern held out is what the others are measured on, too.
+                    inputs = inputs or inputs_read
+                    # The first pattern's held-out text becomes the texts of the others too.
                     setup = replace(setup, made=evaluated.made, replaceable=False)
         if model_shape is not None:
-            combinations = [one.costing(model_shape) for one in combinations]
-            run.note(f"FLOPs are of {model_shape}")
+            combinations = [item.costing(model_shape) for item in combinations]
+            run.note(f"FLOPs are for {model_shape}")
         notes = tuple(run.notes)
-        done = Sweep(first.name, run.id, tuple(combinations), notes=notes, model=model_shape)
+        result = Sweep(first.name, run.id, tuple(combinations), notes=notes, model=model_shape)
         with run.step(RECORD) as outcome:
-            done = record_sweep(done, requests, inputs, run.registry)
+            result = record_sweep(result, requests, inputs, run.registry)
             outcome(f"{len(combinations)} runs in MLflow")
-        return done
+        return result
 
 
 def _request_of(reference: str, workspace: str | None) -> dict[str, Any]:
-    """What the training of a version was asked for."""
+    """Return the training request of a version with named sources."""
     parsed = parse_registered(reference)
     registry = open_registry(workspace, make=False)
     lineage = Lineage.of(registry, resolve(registry, parsed))
     if not lineage.request.get("sources"):
         raise InvalidOption(
             f"{lineage.version} was not trained on named sources",
-            "a version that was, or a corpus file that names its sources",
+            "expected a version that was, or a corpus file that names its sources",
             "type `bpeline sweep corpus.toml --weights de=2 --temperatures 2,5 --sizes 32000`",
         )
     return {key: value for key, value in lineage.request.items() if key not in _HOW}
@@ -194,9 +187,8 @@ class _Asked:
     """The parameters of the trainings of a sweep.
 
     Attributes:
-        common: those of all.
         sizes: the largest first.
-        mixtures: title → the parameters of its own; the present mixture first.
+        mixtures: title → its own parameters; the current mixture first.
     """
 
     common: Mapping[str, Any]
@@ -206,28 +198,24 @@ class _Asked:
     def with_mixtures(
         self, pattern: str, weights: Sequence[Mapping[str, float]], temperatures: Sequence[float]
     ) -> _Asked:
-        """The same with mixtures to compare, where there are any.
-
-        Raises:
-            InvalidOption: a source that is not there, or none that differs from the present one.
-        """
+        """Return the same with mixtures to compare, if there are any."""
         present = self.requests(pattern)[""][0]
         if not weights and not temperatures:
             return self
         named = {"paths": [], "sources": present.sources, "temperature": present.temperature}
         mixtures: dict[str, Mapping[str, Any]] = {"as it is": {}}
-        for some in weights:
-            changed = with_weights(present.named_sources, some)
-            title = " ".join(f"{name}={decimal(weight)}" for name, weight in some.items())
-            spelt = tuple(spelling for one in changed for spelling in one.spelt())
+        for new_weights in weights:
+            changed = with_weights(present.named_sources, new_weights)
+            title = " ".join(f"{name}={decimal(weight)}" for name, weight in new_weights.items())
+            spelt = tuple(spelling for source in changed for spelling in source.spelt())
             mixtures[title] = {**named, "sources": spelt}
         for temperature in temperatures:
             if temperature != present.temperature:
                 mixtures[f"T={decimal(temperature)}"] = {**named, "temperature": temperature}
         if len(mixtures) == 1:
             raise InvalidOption(
-                "the only mixture to compare is the one that there is",
-                "other weights of sources, or another temperature",
+                "the only mixture to compare is the current one",
+                "expected other weights of sources, or another temperature",
                 "type `--weights de=2,en=1 --weights de=4 --temperatures 2,5`",
             )
         return replace(self, mixtures=mixtures)
@@ -235,23 +223,16 @@ class _Asked:
     def requests(
         self, pattern: str, variant: str = PLAIN, words: Mapping[str, Tokenizer] | None = None
     ) -> dict[str, list[TrainingRequest]]:
-        """By mixture, one for each size.
-
-        Args:
-            words: the plain training of each mixture, where it was tried: what superwords follow.
-
-        Raises:
-            InvalidOption: a training that cannot be.
-        """
-        made: dict[str, list[TrainingRequest]] = {}
+        """Return a request for each size, by mixture."""
+        requests: dict[str, list[TrainingRequest]] = {}
         for title, mixture in self.mixtures.items():
-            made[title] = []
+            requests[title] = []
             for size in self.sizes:
                 own: dict[str, Any] = {"pattern": pattern, "vocab_size": size}
                 if variant == SUPERBPE and words:
                     plain = words[title]
-                    known = min(transition_size(size), plain.vocab_size)
-                    own |= across_spaces(plain, known)
-                given = {**self.common, **mixture, **VARIANTS[variant], **own}
-                made[title].append(TrainingRequest.checked(**given))
-        return made
+                    transition = min(transition_size(size), plain.vocab_size)
+                    own |= across_spaces(plain, transition)
+                parameters = {**self.common, **mixture, **VARIANTS[variant], **own}
+                requests[title].append(TrainingRequest.checked(**parameters))
+        return requests

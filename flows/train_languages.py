@@ -1,4 +1,4 @@
-"""Train one tokenizer for several languages, or one for each, and summarize what they cost."""
+"""Joint or separate tokenizers for several languages, and their costs."""
 
 from __future__ import annotations
 
@@ -25,25 +25,19 @@ Choice = Literal["joint", "separate"]
 
 @dataclass(frozen=True, slots=True)
 class LanguagesSummary:
-    """What came of it.
-
-    Attributes:
-        choice: what was registered.
-        trainings: of all languages together, or of each.
-        compared: both choices.
-    """
+    """The trainings of several languages."""
 
     choice: Choice
     trainings: tuple[TrainingSummary, ...]
     compared: LanguageChoices
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         trained = [training.as_dict() for training in self.trainings]
         return {"choice": self.choice, "trainings": trained, "compared": self.compared.as_dict()}
 
     def as_text(self) -> str:
-        """For a terminal."""
+        """Return text for a terminal."""
         return "\n".join(
             [*(training.as_text() for training in self.trainings), "", self.compared.as_text()]
         )
@@ -57,7 +51,7 @@ def keep_choice(
     choice: Choice,
     compared: LanguageChoices,
 ) -> None:
-    """Keep with a version what it makes of its languages, and the other choice."""
+    """Store with a version its figures by language, and the other choice."""
     keep_languages(
         registry,
         name,
@@ -69,10 +63,10 @@ def keep_choice(
 
 
 def vocabulary_of(tokenizer: Tokenizer, words: WordCounts) -> str:
-    """The tokens in the words of a language with their counts, the most frequent first.
+    """Return the tokens in a language's words with their counts, most frequent first.
 
-    Of character BPE as ``subword-nmt`` writes them, for its ``--vocabulary``; of byte-level BPE in
-    the printable mapping of vocab.json. Equally frequent ones stand in order of sight, or of ids.
+    For character BPE in the format of ``subword-nmt --vocabulary``, for byte-level BPE in the
+    printable mapping of vocab.json. Ties keep the order of first occurrence, or of ids.
     """
     if tokenizer.algorithm.name == CHARACTER_BPE:
         seen = SubwordText(tokenizer).vocabulary(words)
@@ -96,38 +90,30 @@ def train_languages(
     """Train on several languages and compare joint with separate vocabularies.
 
     Args:
-        languages: name → paths. They are read in this order.
-        choice: ``joint`` registers one tokenizer under ``name``, ``separate`` one for each under
-            ``name-language``.
-        train: runs `train_tokenizer` with the parameters it is given.
-        parameters: further ones of `train_tokenizer`; the same vocabulary size or number of merges
-            for the joint and for each separate tokenizer.
-
-    Raises:
-        InvalidOption: less than two languages, or an algorithm other than char-bpe and byte-bpe.
-        BpelineError: see `train_tokenizer`. What was finished is kept; the same call goes on.
+        choice: ``joint`` registers one tokenizer under ``name``, ``separate`` one per language
+            under ``name-language``.
     """
     _check(languages, parameters.get("algorithm", BYTE_BPE), parameters)
     together = [path for paths in languages.values() for path in paths]
-    asked = {
+    separately = {
         language: {**parameters, "name": validate_name(f"{name}-{language}"), "paths": paths}
         for language, paths in languages.items()
     }
-    jointly = {**parameters, "name": name, "paths": together}
-    trained = [jointly] if choice == "joint" else list(asked.values())
-    trainings = tuple(train(one) for one in trained)
+    together_parameters = {**parameters, "name": name, "paths": together}
+    trained = [together_parameters] if choice == "joint" else list(separately.values())
+    trainings = tuple(train(single) for single in trained)
     registry = open_registry(parameters.get("workspace"))
     with registry.workspace.lock(f"comparing the languages of {name!r}"):
         words, separate = {}, {}
-        for language, one in asked.items():
-            words[language], separate[language] = learned_from(one, registry)
-        _, joint = learned_from(jointly, registry)
+        for language, single in separately.items():
+            words[language], separate[language] = learned_from(single, registry)
+        _, joint = learned_from(together_parameters, registry)
         compared = compare_choices(words, joint, separate)
         if choice == "joint":
             keep_choice(registry, name, joint, words, choice, compared)
         else:
             for language, tokenizer in separate.items():
-                own, counts = asked[language]["name"], {language: words[language]}
+                own, counts = separately[language]["name"], {language: words[language]}
                 keep_choice(registry, own, tokenizer, counts, choice, compared)
     return LanguagesSummary(choice, trainings, compared)
 
@@ -139,22 +125,22 @@ def _check(
         validate_name(language)
     if parameters.get("vocab_size") == AUTO or parameters.get("largest_size"):
         raise InvalidOption(
-            "the number of ids of several languages' vocabularies was to be chosen",
-            "one number for the joint and for each separate vocabulary: they are compared at the "
-            "same number of ids",
-            "type a number, `--vocab-size 32000`; or let one for all be chosen: `bpeline train "
+            "the vocab size of several languages cannot be chosen automatically",
+            "expected one size: joint and separate vocabularies are compared at the same number "
+            "of ids",
+            "type a number, `--vocab-size 32000`; or choose one size for all: `bpeline train "
             "--source src=FILES --source tgt=FILES --name NAME --vocab-size auto "
             "--model-shape llama-3.2-1b`",
         )
     if len(languages) < 2:
         raise InvalidOption(
             f"{len(languages)} language was named",
-            "two or more, each as LANGUAGE=FILES",
+            "expected two or more, each as LANGUAGE=FILES",
             "type `--joint src=FILES --joint tgt=FILES`",
         )
     if algorithm not in ALGORITHMS:
         raise InvalidOption(
-            f"joint and separate vocabularies were asked for with {algorithm}",
-            f"accepted: {', '.join(ALGORITHMS)}",
+            f"joint and separate vocabularies were requested with {algorithm}",
+            f"expected {' or '.join(ALGORITHMS)}",
             f"type `--algorithm {CHARACTER_BPE}`",
         )

@@ -1,6 +1,6 @@
-"""The whole chain on one screen: a corpus becomes a registered tokenizer. Its steps stand below.
+"""The flow that trains and registers a tokenizer; its tasks follow below.
 
-With a Prefect server the flow is called, and each step is a task run; without one,
+With a Prefect server, call the flow, and each step is a task run. Without one,
 ``train_tokenizer.fn(request)`` does the same in this process.
 """
 
@@ -48,16 +48,12 @@ S = TypeVar("S", bound=Summary)
     alone=True,
 )
 def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> TrainingSummary:
-    """Train a tokenizer on a corpus and register it: byte-level BPE, or another algorithm.
+    """Train a tokenizer on a corpus, by BPE or another algorithm, and register it.
 
-    The same call after an interruption continues where it stopped, with the same result.
+    After an interruption, the same call continues where it stopped, with the same result.
 
     Args:
-        request: what is asked for.
-        workspace: its directory; BPELINE_HOME, else .bpeline, when empty.
-
-    Raises:
-        BpelineError: what was asked for, read or written cannot be; the workspace stays good.
+        workspace: directory; empty stands for BPELINE_HOME, else .bpeline.
     """
     request, forbidden = evaluation.with_forbidden_tokens(request, workspace)
     with (
@@ -76,7 +72,7 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
                 sized = Sized(request, learned)
                 if request.chooses_size:
                     sized = choose_size(run, request, learned, words, plan, setup)
-                preparation.join()  # it takes time of this process, which is measured next
+                preparation.join()  # it would slow down the speed that is measured next
                 evaluated = evaluate(run, sized, words, plan, setup)
                 screened = screen_tokens(run, request, words, plan, corpus, evaluated)
         trained = Trained(sized, plan, corpus, words, evaluated, screened)
@@ -92,7 +88,7 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
 def set_up_evaluation(
     run: TrainingRun, request: TrainingRequest | ImportRequest
 ) -> EvaluationSetup:
-    """Read the texts to evaluate on, recall the set of the name, load the baselines."""
+    """Read the evaluation texts and the set of the name, and load the baselines."""
     setup = evaluation.set_up_evaluation(request, run.registry)
     run.note(setup.skipped_remark)
     return setup
@@ -100,7 +96,7 @@ def set_up_evaluation(
 
 @task(name=PLAN_CHUNKS.name)
 def plan_chunks(run: TrainingRun, request: TrainingRequest, setup: EvaluationSetup) -> CorpusPlan:
-    """Find the files, and which of their chunks still have to be read."""
+    """Find the files, and the chunks that still have to be read."""
     with run.step(PLAN_CHUNKS) as outcome:
         left_out = setup.left_out(run.row.left_out_rule)
         plan = counting.plan_chunks(request, run.registry, left_out)
@@ -114,7 +110,7 @@ count_bundle = task(name=COUNT_WORDS.name)(counting.count_bundle)
 
 
 def count_words(run: TrainingRun, request: TrainingRequest, plan: CorpusPlan) -> CountedCorpus:
-    """Count what is not counted yet: `count_bundle` is mapped over the bundles of the plan."""
+    """Count new chunks: `count_bundle` is mapped over the bundles of the plan."""
     with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = counting.count_words(plan, request, run.registry, count_bundle)
         outcome(corpus.outcome)
@@ -125,7 +121,7 @@ def count_words(run: TrainingRun, request: TrainingRequest, plan: CorpusPlan) ->
 def combine_counts(
     run: TrainingRun, request: TrainingRequest, corpus: CountedCorpus
 ) -> CountedWords:
-    """Add the chunks' counts up, by DuckDB."""
+    """Add up the counts of the chunks with DuckDB."""
     with run.step(COMBINE_COUNTS) as outcome:
         words = counting.combine_counts(corpus, request, run.registry, run.id)
         outcome(words.outcome)
@@ -139,7 +135,7 @@ def learn_merges(
     words: CountedWords,
     finish_compiling: Callable[[], None],
 ) -> Learned:
-    """Learn merges, from the last checkpoint on; or what another algorithm learns."""
+    """Learn merges from the last checkpoint on, or the tokens of another algorithm."""
     with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
         finish_compiling()
         learned = learning.learn(words, request, run.workspace)
@@ -156,7 +152,7 @@ def choose_size(
     plan: CorpusPlan,
     setup: EvaluationSetup,
 ) -> Sized:
-    """Choose the number of ids at which text costs a model least."""
+    """Choose the vocab size with the lowest cost for a model."""
     with run.step(CHOOSE_SIZE) as outcome:
         sized = evaluation.choose_size(learned, words, plan, setup, request, run.registry)
         outcome(sized.outcome)
@@ -185,7 +181,7 @@ def screen_tokens(
     corpus: CountedCorpus,
     evaluated: Evaluated,
 ) -> ScreenedTokens:
-    """Look for tokens that are personal data, or come from one document alone."""
+    """Find tokens that look like personal data or come from a single document."""
     with run.step(SCREEN_TOKENS) as outcome:
         screened = evaluation.screen_tokens(words, plan, corpus, evaluated, request, run.workspace)
         outcome(screened.outcome)
@@ -199,7 +195,7 @@ def publish(
     summary: TrainingSummary,
     until_ready: Callable[[], object],
 ) -> PublishedVersion:
-    """Register the version once, whatever happens; where MLflow is away, it waits in the outbox."""
+    """Register the version exactly once; without MLflow it waits in the outbox."""
     with run.step(PUBLISH) as outcome:
         version = publishing.publish(run, trained, summary, until_ready)
         outcome(version.reference)
@@ -208,7 +204,7 @@ def publish(
 
 @task(name=PROMOTE.name, **RETRIES)
 def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promotion:
-    """Let ``champion`` point to the version if all rules hold."""
+    """Move ``champion`` to the version if all rules hold."""
     with run.step(PROMOTE) as outcome:
         promotion = publishing.promote_if_better(version, rules, run.workspace)
         outcome(promotion.outcome)
@@ -216,7 +212,7 @@ def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promot
 
 
 def show_summary(run: TrainingRun, summary: S, evaluated: Evaluated | None) -> S:
-    """The summary with all notes of the run, shown to its listeners; with the comparison."""
+    """Show the summary with all notes, and the comparison, to the run's listeners."""
     summary = replace(summary, notes=tuple(run.notes))
     if evaluated is not None and evaluated.comparison is not None:
         compared = evaluated.comparison.called(summary.reference)

@@ -1,4 +1,4 @@
-"""A version is made again from what it was made of, and must come out the same to the last byte."""
+"""Verifying a version: repeat its training and compare every byte."""
 
 from __future__ import annotations
 
@@ -31,21 +31,15 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 def verify_version(reference: str, *, reuse_counts: bool = False) -> Verification:
-    """Make a version again and compare digests and files; an imported one is read again.
+    """Repeat the training of a version and compare digests and files.
 
-    The text is read and counted anew in a directory of its own; nothing in the workspace is used
-    or changed. What training remembers of files (sizes, times) is not believed either.
+    The text is read and counted again in a temporary directory; caches are not used, and the
+    workspace is not changed. Imported versions are read again from their files.
 
     Args:
         reference: name@alias, name/number or a digest.
-        reuse_counts: begin with the word counts the workspace keeps instead of the files: proves
-            the merges, and not the counts.
-
-    Raises:
-        InvalidOption: a misspelt reference or a path, or a version that was not trained here.
-        UnknownVersion: there is no such version.
-        CorpusError: a file of the corpus cannot be read as declared.
-        DiskFull: no space for the counts.
+        reuse_counts: start from the stored word counts instead of the files, which verifies only
+            the merges.
     """
     checks.text("reference", reference, "news@champion")
     reuse_counts = checks.flag("reuse_counts", reuse_counts)
@@ -56,14 +50,14 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
         return _read_again(lineage, imported)
     if row is None or not lineage.request:
         raise UnknownVersion(
-            f"what {lineage.version} was trained on is not known here",
-            "versions that `bpeline train` made, in the catalogue that remembers the run",
+            f"the training of {lineage.version} is not known here",
+            "expected a version of `bpeline train`, in the catalogue that recorded the run",
             "type it where it was trained, or set BPELINE_CATALOGUE_URL to the shared catalogue",
         )
     request = TrainingRequest.checked(**lineage.request)
     inputs: tuple[Check, ...] = ()
     made: list[Check] = []
-    # Of sources that were served alike, the sum does not say what each of them holds.
+    # With --parity, the sum of the counts does not determine those of each source.
     counts_suffice = not request.serves_alike
 
     def verdict(said: Verdict) -> Verification:
@@ -91,23 +85,23 @@ def verify_version(reference: str, *, reuse_counts: bool = False) -> Verificatio
             words = combined_again(corpus, request, made_in)
         made.append(Check("word counts", row.counts_digest, words.table.counts_digest))
         made += learned_again(lineage, words, request, made_in)
-        if any(one.what.startswith(DEVELOPMENT) and not one.holds for one in made):
+        if any(check.what.startswith(DEVELOPMENT) and not check.holds for check in made):
             return verdict("inputs changed")
-        return verdict("identical" if all(one.holds for one in made) else "different")
+        return verdict("identical" if all(check.holds for check in made) else "different")
 
 
 def _read_again(lineage: Lineage, imported: Imported) -> Verification:
-    """Read the files that an imported version was read from again, as they were kept."""
-    kept = lineage.registry.workspace.version_directory(lineage.version.digest)
-    inputs = tuple(Check(one.name, one.sha256, one.sha256) for one in imported.files)
+    """Read the stored original files of an imported version again."""
+    directory_kept = lineage.registry.workspace.version_directory(lineage.version.digest)
+    inputs = tuple(Check(file.name, file.sha256, file.sha256) for file in imported.files)
     name = str(lineage.version)
     with tempfile.TemporaryDirectory(prefix="bpeline-verify-") as directory:
         try:
-            again = copy_originals(imported, kept, Path(directory))
+            again = copy_originals(imported, directory_kept, Path(directory))
         except CorruptFile as error:
             changed = Check("original files", imported.digest, error.happened)
             return Verification(name, "inputs changed", True, (changed,), ())
         details: dict[str, Any] = {"format": imported.format, **imported.details}
         digest = lineage.as_renamed(Tokenizer.load(again, **details)).digest
-    made = Check("tokenizer", lineage.version.digest, digest)
-    return Verification(name, "identical" if made.holds else "different", True, inputs, (made,))
+    check = Check("tokenizer", lineage.version.digest, digest)
+    return Verification(name, "identical" if check.holds else "different", True, inputs, (check,))

@@ -1,6 +1,6 @@
-"""New text is compared with a registered version: has it moved so far that training again pays?
+"""The flow that measures how far new text has drifted from a registered version.
 
-The chain on one screen; its steps stand below.
+Its tasks follow below.
 """
 
 from __future__ import annotations
@@ -55,17 +55,14 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 )
 @request_parameters(DriftRequest)
 def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
-    """Compare new text with a version, and remember it as one point of a series in MLflow.
+    """Measure the drift of new text from a version, and record it in MLflow.
 
-    Text is counted as the version's corpus was, through the same cache: what is known is not read
-    again, and a training on it finds it counted. Whoever listens hears of drift (`Progress`).
+    The text is counted like the version's corpus, with the same cache, so that later trainings
+    reuse the counts. Drift is reported to the listener, see `Progress.drifted`.
 
     Raises:
-        InvalidOption: a misspelt name, source or rule, or no text at all.
-        UnknownVersion: there is no such version.
-        CorpusError: no such file, no word in it, or one that cannot be read as declared.
-        RegistryUnreachable: MLflow would have to be asked for the version.
-        WorkspaceLocked: another run is at work there.
+        RegistryUnreachable: MLflow does not answer.
+        WorkspaceLocked: another run uses the workspace.
     """
     name, alias = request.name, request.alias
     reference = ByAlias(validate_name(name), validate_alias(alias))
@@ -95,12 +92,12 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
             at=utc_now(),
             verdicts=drift.judged(measured, known, drift_rules, request),
             slices=measured,
-            origins={name: one.origin for name, one in known.items()},
+            origins={name: text_known.origin for name, text_known in known.items()},
             notes=(*filter(None, [plan.skipped.remark]), *notes),
             skipped=plan.skipped,
         )
         shards = WordCountStore(registry.workspace).shards_of(counts[ALL].table.key)
-        with suppress(RegistryError):  # an MLflow that does not answer knows of no refusal
+        with suppress(RegistryError):  # without MLflow no refusals are known
             stuck = stuck_on(registry, version, alias, shards, report.drifted)
             report = replace(report, stuck=stuck)
         report = record(report, registry)
@@ -113,7 +110,7 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
 
 @task(name=PLAN_CHUNKS.name)
 def plan_chunks(request: TrainingRequest, lineage: Lineage, registry: Registry) -> CorpusPlan:
-    """Find the files of new text, and which of their chunks still have to be read."""
+    """Find the files of the new text, and the chunks that still have to be read."""
     with telling(PLAN_CHUNKS) as outcome:
         rule = lineage.left_out_rule
         left_out = left_out_for(request.name, registry.catalogue, registry.workspace, rule)
@@ -126,7 +123,7 @@ count_bundle = task(name=COUNT_WORDS.name)(counting.count_bundle)
 
 
 def count_words(request: TrainingRequest, plan: CorpusPlan, registry: Registry) -> CountedCorpus:
-    """Count what is not counted yet: `count_bundle` is mapped over the bundles of the plan."""
+    """Count new chunks: `count_bundle` is mapped over the bundles of the plan."""
     with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = counting.count_words(plan, request, registry, count_bundle)
         outcome(corpus.outcome)
@@ -141,7 +138,7 @@ def combine_counts(
     corpus: CountedCorpus,
     registry: Registry,
 ) -> dict[str, CountedSlice]:
-    """Add the chunks' counts up for every slice."""
+    """Add up the counts of the chunks for every slice."""
     with telling(COMBINE_COUNTS) as outcome:
         counts = drift.combine_slices(text, plan, corpus, registry.workspace, request.include)
         outcome(f"{counted(counts[ALL].table.rows, 'distinct word')}")
@@ -152,7 +149,7 @@ def combine_counts(
 def sample_text(
     request: TrainingRequest, counts: Mapping[str, CountedSlice]
 ) -> dict[str, TextSample]:
-    """Documents of every slice, evenly spread."""
+    """Sample documents of every slice evenly."""
     with telling(SAMPLE_TEXT) as outcome:
         samples = drift.sample_slices(counts, request)
         documents, size = samples[ALL].documents, samples[ALL].bytes
@@ -164,7 +161,7 @@ def sample_text(
 def recall_version(
     request: TrainingRequest, lineage: Lineage, slices: Sequence[str]
 ) -> tuple[dict[str, KnownText], list[str]]:
-    """What is known of the version's own text, and what people should know of that."""
+    """Return the version's own text, and notes on it."""
     with telling(RECALL_VERSION) as outcome:
         known, notes = drift.own_texts(lineage, request.evaluation_reading, list(slices))
         documents, size = known[ALL].documents, known[ALL].bytes
@@ -180,7 +177,7 @@ def measure_drift(
     tokenizer: Tokenizer,
     registry: Registry,
 ) -> dict[str, TextDrift]:
-    """Measure every slice."""
+    """Measure the drift of every slice."""
     with telling(MEASURE_DRIFT) as outcome:
         measured = drift.measure_drift(counts, samples, known, tokenizer, registry)
         per_token = measured[ALL].figures[BYTES_PER_TOKEN].new
@@ -190,7 +187,7 @@ def measure_drift(
 
 @task(name=RECORD.name)
 def record(report: DriftReport, registry: Registry) -> DriftReport:
-    """Tell MLflow; where it does not answer, what was found is worth telling all the same."""
+    """Record the report in MLflow; without MLflow, the report gets a note."""
     with telling(RECORD) as outcome:
         try:
             report = drift.remember(report, registry)

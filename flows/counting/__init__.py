@@ -1,4 +1,4 @@
-"""A corpus planned in chunks and counted into words."""
+"""Planning a corpus in chunks, counting its words, adding up the counts."""
 
 from __future__ import annotations
 

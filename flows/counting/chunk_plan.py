@@ -1,4 +1,4 @@
-"""Which files make the corpus, and which of their chunks still have to be read."""
+"""The plan of a corpus: its files, and the chunks that still have to be read."""
 
 from __future__ import annotations
 
@@ -38,16 +38,12 @@ _MOST_REMARKS = 5
 
 @dataclass(frozen=True, slots=True)
 class CorpusPlan:
-    """The corpus as it was found.
+    """The files of a corpus, and the chunks that have to be read.
 
     Attributes:
-        files: in the order in which positions count.
-        known: files that have not changed since an earlier run counted all of their chunks.
-        bundles: what is to be read, in parcels of about equal size for the workers.
-        bytes_to_read: bytes on disk of these.
-        reading: how all of them are read.
-        by_one_thread: whether one thread counts them sooner than two.
-        skipped, shared: what else the search for them met, see `FoundFiles`.
+        files: in corpus order, which determines positions.
+        known: unchanged files whose chunks were all counted by an earlier run, by path.
+        bundles: chunks to read, in bundles of about equal size for the workers.
     """
 
     files: tuple[SourceFile, ...]
@@ -71,14 +67,7 @@ class CorpusPlan:
 def plan_chunks(
     request: TrainingRequest, registry: Registry, left_out: DecontaminationSet | None = None
 ) -> CorpusPlan:
-    """Find the files and recall what is known of them; reads none.
-
-    Args:
-        left_out: passages that are not to be trained on.
-
-    Raises:
-        MissingSource, UnreadableSource: see `find_files`.
-    """
+    """Find the files and look up what earlier runs recorded; does not read the files."""
     workspace = registry.workspace
     found = find_files(request, workspace)
     files = found.files
@@ -89,12 +78,7 @@ def plan_chunks(
 
 
 def find_files(request: TrainingRequest, workspace: Workspace) -> FoundFiles:
-    """The files of the corpus, and what is not read.
-
-    Raises:
-        MissingSource, UnreadableSource: see `search_sources`, and `SkippedFiles.refuse` where the
-            request is strict.
-    """
+    """Find the files of the corpus, and the files that are skipped."""
     found = search_sources(sources_of(request, workspace))
     if request.strict:
         found.skipped.refuse()
@@ -104,8 +88,8 @@ def find_files(request: TrainingRequest, workspace: Workspace) -> FoundFiles:
 def remarks_on(
     found: FoundFiles | CorpusPlan, request: TrainingRequest, reading: Reading
 ) -> list[str]:
-    """What people should know of what was asked, and of the files that were found, a line each."""
-    said = (
+    """Return remarks on the request and the files found, one line each."""
+    remarks = (
         request.forbid_remark,
         found.skipped.remark,
         *shared_remarks(found),
@@ -113,19 +97,19 @@ def remarks_on(
         special_remark(found.files, reading, request.extends),
         whole_documents_remark(request, reading),
     )
-    return [remark for remark in said if remark]
+    return [remark for remark in remarks if remark]
 
 
 def shared_remarks(found: FoundFiles | CorpusPlan) -> list[str]:
-    """Which sources name files that belong to earlier ones: a line for each of the first few."""
+    """Return a line for each of the first sources whose files belong to others."""
     own = {file.source for file in found.files}
     remarks = []
     for source in dict.fromkeys(source for source, _ in found.shared):
-        owners = {owner: n for (one, owner), n in found.shared.items() if one == source}
+        owners = {owner: n for (name, owner), n in found.shared.items() if name == source}
         files = counted(sum(owners.values()), "file")
         first = f"{' and '.join(owners)} {'names' if len(owners) == 1 else 'name'} first"
-        left = "for the first" if source in own else f"and no text is left to {source}"
-        remarks.append(f"source {source} names {files}, which {first}: a file is read once, {left}")
+        kept = "for the first" if source in own else f"and no text is left to {source}"
+        remarks.append(f"source {source} names {files}, which {first}: a file is read once, {kept}")
     more = len(remarks) - _MOST_REMARKS
     if more > 0:
         remarks[_MOST_REMARKS:] = [f"{counted(more, 'more source')} name files of earlier ones"]
@@ -133,43 +117,43 @@ def shared_remarks(found: FoundFiles | CorpusPlan) -> list[str]:
 
 
 def special_remark(files: Sequence[SourceFile], reading: Reading, extends: str = "") -> str:
-    """One line where a lot looks like special tokens that were not asked for; empty as a rule."""
+    """Return a note on text that looks like undeclared special tokens, usually empty."""
     found = look_for_special(files, reading.special_tokens)
     return unknown_special(found, "" if extends else "--special-token")
 
 
 def whole_documents_remark(request: TrainingRequest, reading: Reading) -> str:
-    """One line where more is left out than the evaluation set; empty with most patterns."""
+    """Return a note if whole documents are left out for the evaluation set."""
     if not reading.leaves_out or reading.pattern.cut_pairs is not None:
         return ""
     return (
-        f"each document that holds a part of the evaluation set of {request.name} is left out "
-        "whole: with a split pattern that runs without a kernel nobody knows where a document "
-        "may be cut. Give short documents (`--special-token` where they end, or JSON lines), or "
+        f"every document that contains a part of the evaluation set of {request.name} is left "
+        "out whole, because this split pattern has no kernel and therefore no safe places to cut "
+        "a document. Use short documents (`--special-token` where they end, or JSON lines), or "
         "train under another --name"
     )
 
 
 def splits_remark(files: Sequence[SourceFile], request: TrainingRequest) -> str:
-    """One line where the search took a data set's test texts along with its training texts."""
-    named = {*request.paths, *(one for source in request.named_sources for one in source.files)}
+    """Return a note if the search found test splits beside training splits."""
+    named = {*request.paths, *(path for source in request.named_sources for path in source.files)}
     splits = Counter(split_of(file.path) for file in files if file.path not in named)
     del splits[""]
     if len(splits) < 2 or not splits.keys() & {"train", "training"}:
         return ""
     found = ", ".join(f"{name} ({counted(splits[name], 'file')})" for name in splits)
     return (
-        f"the corpus holds the splits {found} of a data set, and all of them are trained on; to "
-        "keep some for evaluation name the files of one, and the others with --eval"
+        f"the corpus contains the splits {found} of a data set, and all are used for training; to "
+        "keep some for evaluation, pass only the training files and the others with --eval"
     )
 
 
 def known_readings(
     files: Sequence[SourceFile], how: Reading, workspace: Workspace, catalogue: Catalogue
 ) -> dict[str, FileReading]:
-    """The files that have not changed since they were read, and whose counts are all there.
+    """Return the recorded chunks of unchanged files whose counts are all stored.
 
-    None where copies are left out: what is a copy in a file, the files before it decide.
+    Empty with deduplication: which documents of a file are copies depends on earlier files.
     """
     if how.deduplicated:
         return {}
@@ -182,22 +166,24 @@ def known_readings(
 def keys_of(
     files: Sequence[SourceFile], readings: Mapping[str, FileReading], how: Reading
 ) -> dict[str, tuple[str, ...]]:
-    """The keys of the counts of each file's chunks, of files whose chunks are known."""
+    """Return the keys of each file's chunk counts, for files whose chunks are known."""
     ways = ShardKeys.of_sources(how, {file.source for file in files})
     return {
-        file.path: tuple(ways[file.source].key(one.digest) for one in readings[file.path].chunks)
+        file.path: tuple(
+            ways[file.source].key(chunk.digest) for chunk in readings[file.path].chunks
+        )
         for file in files
         if file.path in readings
     }
 
 
 def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
-    """Where the corpus lies: named sources, word counts, or each path for itself."""
+    """Return the named sources, the word count files, or one source for each path."""
     include = request.include
     named = [
-        Source(files, one.name, include=include)
-        for one in request.named_sources
-        for files in one.files
+        Source(files, source.name, include=include)
+        for source in request.named_sources
+        for files in source.files
     ]
     if request.counts:
         return [Source(path, of_counts=True) for path in request.counts]
@@ -208,27 +194,26 @@ def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
 def recalled(
     files: Sequence[SourceFile], reading: Reading, recall: Recall
 ) -> dict[str, FileReading]:
-    """What is known of files, which may be read in a different way in each source.
-
-    What was read before there was an evaluation set is the same where it was made of just that.
-    """
+    """Return what the catalogue knows of files, whose sources may be read differently."""
     ways = ShardKeys.of_sources(reading, {file.source for file in files})
     alike = {way.digest: way for way in ways.values()}
     together: dict[str, list[SourceFile]] = {}
     for file in files:
         if not file.was_text_once:
             together.setdefault(ways[file.source].digest, []).append(file)
-    found: dict[str, FileReading] = {}
+    readings: dict[str, FileReading] = {}
     for digest, some in together.items():
         way = alike[digest]
         if way.plain_digest != digest:
-            found |= {
-                path: one
-                for path, one in recall(some, reading.chunk_bytes, way.plain_digest).items()
-                if way.are_plain(chunk.digest for chunk in one.chunks)
+            readings |= {
+                path: reading_of_file
+                for path, reading_of_file in recall(
+                    some, reading.chunk_bytes, way.plain_digest
+                ).items()
+                if way.are_plain(chunk.digest for chunk in reading_of_file.chunks)
             }
-        found |= recall(some, reading.chunk_bytes, digest)
-    return found
+        readings |= recall(some, reading.chunk_bytes, digest)
+    return readings
 
 
 def plan_reading(
@@ -237,7 +222,7 @@ def plan_reading(
     reading: Reading,
     engine: engines.Engine | None = None,
 ) -> CorpusPlan:
-    """How the files that are not known yet are shared out."""
+    """Plan the reading of the files that are not in ``known``."""
     unread = [file for file in files if file.path not in known]
     size = sum(file.size for file in unread)
     alone = threads_would_wait(size, len(unread), reading.pattern)
@@ -247,12 +232,12 @@ def plan_reading(
 
 
 def file_parcels(files: Sequence[SourceFile]) -> tuple[Bundle, ...]:
-    """Whole files, in parcels of about equal size for the workers."""
+    """Return whole files, in bundles of about equal size for the workers."""
     return _bundled([ChunkGroup(file) for file in files], MOST_TASKS)
 
 
 def _bundled(groups: Sequence[ChunkGroup], most: int) -> tuple[Bundle, ...]:
-    """Neighbouring groups together, so that at most ``most`` parcels of similar size arise."""
+    """Join neighbouring groups into at most ``most`` bundles of similar size."""
     total = sum(map(_size, groups))
     limit = -(-total // most)
     bundles: list[list[ChunkGroup]] = []
@@ -267,6 +252,6 @@ def _bundled(groups: Sequence[ChunkGroup], most: int) -> tuple[Bundle, ...]:
 
 
 def _size(group: ChunkGroup) -> int:
-    """Bytes on disk, and a little for opening the file."""
+    """Return the bytes on disk, plus a little for opening the file."""
     end = group.file.size if group.end is None else group.end
     return end - group.begin + 4096

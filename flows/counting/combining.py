@@ -1,4 +1,4 @@
-"""Word counts of chunks added up, with the statistics of each source."""
+"""The sum of the chunks' word counts, with the statistics of each source."""
 
 from __future__ import annotations
 
@@ -33,19 +33,15 @@ from bpeline.tokenizer_core.errors import EmptyCorpus
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """One source.
+    """Statistics of one source.
 
     Attributes:
-        source, language, domain: its name and labels; "" for none.
-        documents: non-empty ones, those that are held out for evaluation among them.
-        bytes: of text that was counted: without what is held out, and without special tokens.
-        held_out_bytes: of text that is held out.
-        words, distinct_words: pre-tokens.
+        documents: non-empty documents, including those held out for evaluation.
+        bytes: of counted text, without held-out text and special tokens.
         share: of the counted bytes of all sources.
-        weight: factor for its counts: what was asked for, after temperature.
-        weighted_words, weighted_bytes: of the counts times the weight, as they were trained on.
-        weighted_share: of the weighted bytes of all sources.
-        table: name of the DuckDB file of this source's own counts; "" for a source without text.
+        weight: factor for its counts: the requested weight, after temperature.
+        weighted_words, weighted_bytes: counts times weight, as trained on.
+        table: name of the DuckDB file of this source's counts; "" for a source without text.
     """
 
     source: str
@@ -65,7 +61,7 @@ class SourceStatistics:
 
     @property
     def table_key(self) -> str:
-        """The key of this source's own counts; empty for a source without text."""
+        """Key of this source's table of counts; empty for a source without text."""
         return self.table.removesuffix(".duckdb")
 
 
@@ -75,47 +71,45 @@ def statistics_of(
     sums: Sequence[SourceSums],
     weights: Sequence[float],
 ) -> tuple[SourceStatistics, ...]:
-    """The statistics of all sources together: arguments one for each."""
-    total = sum(one.total_bytes for one in sums) or 1
-    weighted = sum(one.weighted_bytes for one in sums) or 1
+    """Return the statistics of each source; the arguments have one item per source."""
+    total = sum(sums_of_source.total_bytes for sums_of_source in sums) or 1
+    weighted = sum(sums_of_source.weighted_bytes for sums_of_source in sums) or 1
     return tuple(
         SourceStatistics(
             source=source.name,
             language=source.language or "",
             domain=source.domain or "",
             documents=counted.documents,
-            bytes=one.total_bytes,
+            bytes=sums_of_source.total_bytes,
             held_out_bytes=counted.held_out_bytes,
-            words=one.total,
-            distinct_words=one.words,
-            share=one.total_bytes / total,
+            words=sums_of_source.total,
+            distinct_words=sums_of_source.words,
+            share=sums_of_source.total_bytes / total,
             weight=weight,
-            weighted_words=one.weighted_total,
-            weighted_bytes=one.weighted_bytes,
-            weighted_share=one.weighted_bytes / weighted,
-            table=f"{one.table_key}.duckdb" if one.table_key else "",
+            weighted_words=sums_of_source.weighted_total,
+            weighted_bytes=sums_of_source.weighted_bytes,
+            weighted_share=sums_of_source.weighted_bytes / weighted,
+            table=f"{sums_of_source.table_key}.duckdb" if sums_of_source.table_key else "",
         )
-        for source, counted, one, weight in zip(sources, seen, sums, weights, strict=True)
+        for source, counted, sums_of_source, weight in zip(
+            sources, seen, sums, weights, strict=True
+        )
     )
 
 
 def as_json(statistics: Sequence[SourceStatistics]) -> list[dict[str, Any]]:
-    """The statistics as JSON values."""
-    return [asdict(one) for one in statistics]
+    """Return the statistics as JSON values."""
+    return [asdict(source) for source in statistics]
 
 
 @dataclass(frozen=True, slots=True)
 class CountedWords:
-    """The word counts of a corpus, and what else was seen while counting.
+    """The word counts of a corpus, with statistics of its text.
 
     Attributes:
-        table: where they lie.
-        corpus_digest: digest of all that was read, in order.
-        shards: keys of the chunks' counts, in the order of the corpus.
-        seen: sums over them.
-        sources: of each named source; empty where sources were not named.
-        shards_of: the keys of each of these, by its name.
-        copied: what of the held-out sections of distinct chunks is copies.
+        corpus_digest: digest of all chunks read, in order.
+        seen: statistics of all chunks together.
+        copied: copies among the held-out sections of distinct chunks.
     """
 
     table: TableHandle
@@ -127,25 +121,23 @@ class CountedWords:
     copied: CopiedSections = field(default_factory=CopiedSections)
 
     def looked_into(self, reading: Reading) -> bool:
-        """Whether any chunk of the corpus was looked into for the evaluation set."""
-        one = reading.left_out
-        return one is not None and reading.leaves_out and one.looks_into(self.shards)
+        """Whether any chunk was searched for passages of the evaluation set."""
+        left_out = reading.left_out
+        return left_out is not None and reading.leaves_out and left_out.looks_into(self.shards)
 
     @property
     def outcome(self) -> str:
-        said = f"{counted(self.table.rows, 'distinct word')}, {self.table.total:,} in all"
-        return f"{said}; the table was there already" if self.table.reused else said
+        summary = f"{counted(self.table.rows, 'distinct word')}, {self.table.total:,} in all"
+        return f"{summary}; the table was there already" if self.table.reused else summary
 
 
 def combine_counts(
     corpus: CountedCorpus, request: TrainingRequest, registry: Registry, run_id: str
 ) -> CountedWords:
-    """Add the chunks' counts up and remember what they were of.
+    """Add up the counts of the chunks and record the result in the catalogue.
 
     Raises:
-        EmptyCorpus: there is not a single word to train on.
-        CorruptFile: counts are damaged; they are forgotten and can be counted again.
-        DiskFull: no space left.
+        CorruptFile: counts are damaged; they are discarded and can be counted again.
     """
     workspace, catalogue = registry.workspace, registry.catalogue
     words = add_up(corpus, request, workspace)
@@ -164,7 +156,7 @@ def combine_counts(
 
 
 def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace) -> CountedWords:
-    """Add the chunks' counts up; errors as `combine_counts`."""
+    """Add up the counts of the chunks; errors as in `combine_counts`."""
     placed = placed_shards(corpus)
     keys = tuple(ref.key for refs in placed for ref in refs)
     store = WordCountStore(workspace)
@@ -178,14 +170,14 @@ def add_up(corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace
     table, sums = combine_sources(store, list(weighed.values()))
     weights = [source.weight for source in weighed.values()]
     statistics = statistics_of(request.named_sources, of_each, sums, weights)
-    keys_of = {name: tuple(ref.key for ref in one.refs) for name, one in weighed.items()}
+    keys_of = {name: tuple(ref.key for ref in shards.refs) for name, shards in weighed.items()}
     return CountedWords(table, corpus.digest, keys, seen, statistics, keys_of)
 
 
 def table_of(
     corpus: CountedCorpus, request: TrainingRequest, workspace: Workspace
 ) -> TableHandle | None:
-    """The table that `combine_counts` would make, if it is there."""
+    """Return the table that `combine_counts` would write, if it exists."""
     store = WordCountStore(workspace)
     if not request.sources:
         return store.table(store.table_key([ref for refs in placed_shards(corpus) for ref in refs]))
@@ -195,23 +187,23 @@ def table_of(
 def _weigh(
     corpus: CountedCorpus, request: TrainingRequest, store: WordCountStore
 ) -> tuple[dict[str, WeighedShards], list[ShardStatistics]]:
-    """Each named source with its weight, and what was seen in each."""
+    """Return each named source with its weight, and the statistics of each."""
     named = request.named_sources
-    shards: dict[str, list[ShardRef]] = {one.name: [] for one in named}
+    shards: dict[str, list[ShardRef]] = {item.name: [] for item in named}
     for source, refs in zip(corpus.sources, placed_shards(corpus), strict=True):
         shards[source] += refs
-    of_each = [store.statistics([ref.key for ref in shards[one.name]]) for one in named]
-    sizes = [one.bytes_counted for one in of_each]
-    weights = weights_at(sizes, [one.weight for one in named], request.temperature)
+    of_each = [store.statistics([ref.key for ref in shards[item.name]]) for item in named]
+    sizes = [item.bytes_counted for item in of_each]
+    weights = weights_at(sizes, [item.weight for item in named], request.temperature)
     weighed = {
-        one.name: WeighedShards(tuple(shards[one.name]), weight)
-        for one, weight in zip(named, weights, strict=True)
+        item.name: WeighedShards(tuple(shards[item.name]), weight)
+        for item, weight in zip(named, weights, strict=True)
     }
     return weighed, of_each
 
 
 def empty_corpus(request: TrainingRequest, held_out_bytes: int, left_out_bytes: int) -> EmptyCorpus:
-    """Why there is no word to train on, as an error."""
+    """Return the error for a corpus without words, with its reason."""
     named = [files for source in request.named_sources for files in source.files]
     paths = named or request.paths or request.counts
     places = ", ".join(paths[:3]) + (", …" if len(paths) > 3 else "")
@@ -219,7 +211,7 @@ def empty_corpus(request: TrainingRequest, held_out_bytes: int, left_out_bytes: 
         no_cuts = request.reading.pattern.cut_pairs is None
         whole = ", each document whole that holds a part of it" if no_cuts else ""
         return EmptyCorpus(
-            f"there is not a single word in {places} beside the evaluation set of {request.name}: "
+            f"there is not a single word in {places} outside the evaluation set of {request.name}: "
             f"{left_out_bytes:,} bytes were left out{whole}",
             "text that is not in the evaluation set",
             "add such text, or type the same command with another --name",
@@ -227,11 +219,11 @@ def empty_corpus(request: TrainingRequest, held_out_bytes: int, left_out_bytes: 
     if held_out_bytes:
         return EmptyCorpus(
             f"all {held_out_bytes:,} bytes of {places} were held out for evaluation",
-            "a corpus that leaves something to train on",
+            "a corpus with text left to train on",
             "type the same command with `--held-out 0`",
         )
     return EmptyCorpus(
         f"there is not a single word in {places}",
-        "files with some text beside special tokens",
+        "files with some text besides special tokens",
         f"look at them: `wc -c {shlex.quote(paths[0])}`",
     )

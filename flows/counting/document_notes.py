@@ -1,4 +1,4 @@
-"""Notes on how files were split into documents, and on special tokens in them."""
+"""Notes on how files are split into documents, and on special tokens in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAMED = 3
 
 
 def separated_at(separators: Sequence[str]) -> str:
-    """Where documents of text files end as nobody said otherwise; of many tokens, how many."""
+    """Return a note on the default separators; of many tokens, only their number."""
     if len(separators) > _NAMED:
         where = f"any of the {len(separators)} special tokens"
     else:
@@ -29,15 +29,15 @@ def separated_at(separators: Sequence[str]) -> str:
 
 
 def unknown_special(found: SpecialLooking, option: str) -> str:
-    """One line about text that looks like special tokens and is none; empty where there is none.
+    """Return a note on text that looks like special tokens, or an empty string.
 
     Args:
-        option: what makes it one: ``--special-token``, ``--separator``; empty: nothing does.
+        option: declares them special: ``--special-token``, ``--separator``, or empty for none.
     """
     if not found.counts:
         return ""
     shown = list(found.counts.items())[:_NAMED]
-    named = ", ".join(f"{one} {count:,} times" for one, count in shown)
+    named = ", ".join(f"{token} {count:,} times" for token, count in shown)
     more = len(found.counts) - len(shown)
     return (
         f"looks like special tokens, and is read as ordinary text: {named}"
@@ -54,19 +54,17 @@ def unknown_special(found: SpecialLooking, option: str) -> str:
 def notes_on_documents(
     files: Sequence[SourceFile], tokenizer: Tokenizer, asked: str | None
 ) -> list[str]:
-    """Where documents of text files end, and what in them looks like a special token and is none.
+    """Return notes on separators and on text that looks like special tokens.
 
-    A line of a .jsonl file is a document whatever it holds, so these are not looked into.
+    Only text files are searched: in a .jsonl file, each line is a document.
 
     Args:
-        files: that are encoded or counted.
-        tokenizer: by which.
-        asked: for a separator, see `separators_of`; who named one need not be told.
+        asked: the requested separator, see `separators_of`; None for the default, which is noted.
     """
     texts = [file for file in files if file.format == "text"]
     separators = separators_of(tokenizer, asked, encoded=True)
     found = look_for_special(texts, {*tokenizer.special_tokens, *separators})
-    said = ""
+    separators_note = ""
     if asked is None and texts and tokenizer.special_tokens:
-        said = separated_at(separators) if separators else FOUND_IN_TEXTS
-    return [note for note in (said, unknown_special(found, "--separator")) if note]
+        separators_note = separated_at(separators) if separators else FOUND_IN_TEXTS
+    return [note for note in (separators_note, unknown_special(found, "--separator")) if note]

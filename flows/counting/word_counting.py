@@ -1,4 +1,4 @@
-"""Chunks become word counts, in parallel; what an earlier run counted is not counted again."""
+"""Word counts of chunks, counted in parallel and reused from earlier runs."""
 
 from __future__ import annotations
 
@@ -50,17 +50,17 @@ from bpeline.tokenizer_core.counting import (
 )
 from bpeline.tokenizer_core.splitting import abandon_matching
 
-# So few are written one by one, so that a killed run has lost none of them.
+# Up to this many chunks are written one by one, so that a killed run keeps all of them.
 _FEW = 4
-# So many small files in a row are counted at once, up to so many bytes. Where the kernels that do
-# so are not kept yet, compiling them takes as long as counting thousands of files one by one.
+# From this many small files in a row, up to so many bytes, files are counted together. Compiling
+# the kernels for that takes as long as counting thousands of files one by one.
 _MANY, _MANY_TO_COMPILE_FOR = 16, 4096
 _TOGETHER = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class CountedChunk:
-    """One chunk whose counts lie in the store; ``reused`` when they were there already."""
+    """A chunk whose counts are stored; ``reused`` if an earlier run counted it."""
 
     path: str
     record: ChunkRecord
@@ -75,14 +75,10 @@ class CountedCorpus:
     """All chunks of a corpus, counted.
 
     Attributes:
-        readings: of every file, in the order of the plan.
-        reused: how many chunks an earlier run had counted.
-        unread: how many of these were in files that were not even read.
-        keys: of the counts of each file's chunks.
-        sources: the named source of every file; empty where sources were not named.
-        copies: the documents that were left out as copies; None where none was looked for.
-        of_counts: whether chunks are rows of words and counts that somebody else counted; then
-            their bytes are not those of text.
+        reused: number of chunks counted by an earlier run.
+        unread: number of these in files that were not read at all.
+        copies: documents left out as copies; None without deduplication.
+        of_counts: whether the chunks are rows of words and counts; their bytes are not text then.
     """
 
     readings: tuple[FileReading, ...]
@@ -95,7 +91,7 @@ class CountedCorpus:
 
     @property
     def digest(self) -> str:
-        """Of the content of all files in order, and of which source each belongs to."""
+        """Digest of the content of all files, in order, and of their sources."""
         return digest_of_corpus(self.readings, self.sources)
 
     @property
@@ -109,16 +105,16 @@ class CountedCorpus:
 
     @property
     def copied_bytes(self) -> int:
-        """Text of chunks that are exact copies of others."""
+        """Bytes of chunks that are exact copies of other chunks."""
         first = {chunk.digest: chunk.end - chunk.begin for chunk in self.chunks}
         return self.corpus_bytes - sum(first.values())
 
     @property
     def copies_remark(self) -> str:
-        """What share of the text stands in exact copies; empty when there are none.
+        """Remark on the share of text in exact copies, or left out as copies.
 
-        Whole chunks are compared, and a small file is one chunk: a copied file is found, a passage
-        copied into another file is not. Where copies were left out, what share they were.
+        Without deduplication whole chunks are compared, so a copied small file is found, but not a
+        passage copied into another file.
         """
         if self.copies is not None:
             return _left_out_remark(self.copies)
@@ -126,25 +122,25 @@ class CountedCorpus:
         if not copied or self.of_counts:
             return ""
         copies = len(chunks) - len({chunk.digest for chunk in chunks})
-        said = "is an exact copy" if copies == 1 else "are exact copies"
+        predicate = "is an exact copy" if copies == 1 else "are exact copies"
         return (
-            f"{counted(copies, 'chunk')} of {len(chunks):,} {said} of "
+            f"{counted(copies, 'chunk')} of {len(chunks):,} {predicate} of "
             f"others: {copied:,} bytes, {copied / self.corpus_bytes:.1%} of the text, are counted "
             f"more than once (whole chunks are compared, not documents; --deduplicate compares "
-            f"documents, and counts each once)"
+            f"documents and counts each once)"
         )
 
     @property
     def outcome(self) -> str:
         number = len(self.chunks)
-        said = f"{counted(number, 'chunk')}, {megabytes(self.corpus_bytes)}"
+        summary = f"{counted(number, 'chunk')}, {megabytes(self.corpus_bytes)}"
         if self.of_counts:
-            said = f"{counted(number, 'chunk')} of words and counts"
+            summary = f"{counted(number, 'chunk')} of words and counts"
         if not self.reused:
-            return said
+            return summary
         if self.unread == number:
-            return f"{said}; counts reused: {self.reused} of {number} chunks, nothing read"
-        return f"{said}; counts reused: {self.reused:,} of {number:,} chunks"
+            return f"{summary}; counts reused: {self.reused} of {number} chunks, nothing read"
+        return f"{summary}; counts reused: {self.reused:,} of {number:,} chunks"
 
 
 def count_words(
@@ -153,17 +149,9 @@ def count_words(
     registry: Registry,
     count: CountBundle | None = None,
 ) -> CountedCorpus:
-    """Count everything that is not counted yet and remember which file holds which chunks.
-
-    Args:
-        count: `count_bundle`, or a task of it.
-
-    Raises:
-        CorpusError: a file that cannot be read as declared.
-        DiskFull: no space; what was counted is kept.
-    """
+    """Count the chunks that have no counts yet, and record each file's chunks."""
     corpus = count_chunks(plan, request, registry.workspace, count)
-    read = [one for one in corpus.readings if one.path not in plan.known]
+    read = [reading for reading in corpus.readings if reading.path not in plan.known]
     registry.catalogue.remember_file_readings(read)
     return corpus
 
@@ -174,7 +162,7 @@ def count_chunks(
     workspace: Workspace,
     count: CountBundle | None = None,
 ) -> CountedCorpus:
-    """Count everything that is not counted yet; arguments and errors as `count_words`."""
+    """Like `count_words`, but does not record the chunks in the catalogue."""
     reading = plan.reading
     copies = _copies_in(plan, request) if reading.deduplicated else None
     parts: list[list[CountedChunk]] = engines.current(request.workers).map(
@@ -189,17 +177,17 @@ def count_chunks(
         table_bytes=request.table_memory << 20,
         copies=copies or Duplicates(),
     )
-    found: dict[str, list[CountedChunk]] = {}
+    chunks_of_file: dict[str, list[CountedChunk]] = {}
     for part in parts:
         for chunk in part:
-            found.setdefault(chunk.path, []).append(chunk)
+            chunks_of_file.setdefault(chunk.path, []).append(chunk)
     ways = ShardKeys.of_sources(reading, {file.source for file in plan.files})
     read = {
         file.path: FileReading.of(
             file,
             reading.chunk_bytes,
             ways[file.source].digest,
-            _in_a_row([chunk.record for chunk in found.get(file.path, [])]),
+            _in_a_row([chunk.record for chunk in chunks_of_file.get(file.path, [])]),
         )
         for file in plan.files
         if file.path not in plan.known
@@ -221,14 +209,10 @@ def count_chunks(
 
 
 def _prepare(reading: Reading, some: Sequence[SourceFile], workspace: Workspace) -> None:
-    """Compile what counts, and see that this machine reads the corpus and the workspace's store.
-
-    Raises:
-        UnreadableSource, StorageError: it does not.
-    """
+    """Compile the kernels; check that the corpus and the store can be read here."""
     for file in some:
         open_source(file, 0, reading.of_source(file.source).fields(file.format)).close()
-    WordCountStore(workspace).has("", reading.digest)  # a question that only the store can answer
+    WordCountStore(workspace).has("", reading.digest)  # a query that needs the store
     compile_counting(reading.pattern)
 
 
@@ -238,7 +222,7 @@ def _one_of_each_source(bundles: Sequence[Bundle]) -> tuple[SourceFile, ...]:
 
 
 def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:
-    """The chunks of a file, each where the one before ends: parts count their own bytes."""
+    """Return the chunks of a file at consecutive positions."""
     placed: list[ChunkRecord] = []
     for chunk in chunks:
         begin = placed[-1].end if placed else 0
@@ -249,7 +233,7 @@ def _in_a_row(chunks: Sequence[ChunkRecord]) -> list[ChunkRecord]:
 
 
 def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Duplicates:
-    """Which documents are copies of earlier ones: every file is read for that."""
+    """Find documents that are copies of earlier ones; reads every file."""
     parts: list[list[FileDocuments]] = engines.current(request.workers).map(
         digest_bundle,
         file_parcels(plan.files),
@@ -259,62 +243,53 @@ def _copies_in(plan: CorpusPlan, request: TrainingRequest) -> Duplicates:
         reading=plan.reading,
     )
     paths = [file.path for file in plan.files]
-    documents = [one for part in parts for one in part]
+    documents = [digests for part in parts for digests in part]
     return find_copies([*zip(paths, documents, strict=True)])
 
 
 def _left_out_remark(copies: Duplicates) -> str:
     if not copies.documents:
         return ""
-    one = copies.documents == 1
-    said = "is an exact copy" if one else "are exact copies"
+    is_single = copies.documents == 1
+    predicate = "is an exact copy" if is_single else "are exact copies"
     return (
-        f"{counted(copies.documents, 'document')} of {copies.of_documents:,} {said} of "
-        f"earlier ones and {'was' if one else 'were'} left out: {copies.text_bytes:,} bytes, "
+        f"{counted(copies.documents, 'document')} of {copies.of_documents:,} {predicate} of "
+        f"earlier ones and {'was' if is_single else 'were'} left out: {copies.text_bytes:,} bytes, "
         f"{copies.text_bytes / copies.of_bytes:.1%} of the text"
     )
 
 
 def sections_remark(copied: CopiedSections) -> str:
-    """What share of the text stands in copies that no chunk is alone; empty without such."""
+    """Return a remark on copies of sections inside distinct chunks; may be empty."""
     if not copied.copies:
         return ""
-    said = "is an exact copy" if copied.copies == 1 else "are exact copies"
+    predicate = "is an exact copy" if copied.copies == 1 else "are exact copies"
     return (
         f"{counted(copied.copies, 'section')} of {copied.sections:,} that were held out, chosen by "
-        f"their content, {said} of others of them: about {copied.share:.1%} of the text "
-        f"(told by {megabytes(copied.bytes)}) is counted more than once; --deduplicate counts each "
-        "document once"
+        f"their content, {predicate} of others of them: about {copied.share:.1%} of the text "
+        f"(estimated from {megabytes(copied.bytes)}) is counted more than once; --deduplicate "
+        "counts each document once"
     )
 
 
 def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
-    """Digest the documents of whole files, one chunk in memory at a time.
-
-    Raises:
-        CorpusError: see `count_words`.
-    """
-    found = []
+    """Digest the documents of whole files, with one chunk in memory at a time."""
+    documents = []
     for group in bundle:
         raise_if_stopped()
         own = reading.of_source(group.file.source)
-        found.append(digest_documents(group.file, own, own.chunk_bytes))
-    return found
+        documents.append(digest_documents(group.file, own, own.chunk_bytes))
+    return documents
 
 
 def count_bundle(
     bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int, copies: Duplicates
 ) -> list[CountedChunk]:
-    """Count the chunks of a few groups, one chunk in memory at a time.
+    """Count the chunks of a bundle, with one chunk in memory at a time.
 
-    A file that changed is read from its beginning: only its bytes tell which of its chunks are as
-    they were. Those are not looked into and not counted again.
-
-    Words that do not fit in ``table_bytes`` become several rows of the chunk's counts. A chunk
-    without its ``copies`` is another chunk, with a digest that says which were left out.
-
-    Raises:
-        CorpusError, DiskFull: see `count_words`.
+    A changed file is read from its beginning to find its unchanged chunks, which are not counted
+    again. Words that do not fit in ``table_bytes`` become several rows of the chunk's counts. A
+    chunk without its ``copies`` has its own digest, which depends on the copies left out.
     """
     ways = ShardKeys.of_sources(reading, {group.file.source for group in bundle})
     counted_chunks: list[CountedChunk] = []
@@ -334,7 +309,7 @@ def count_bundle(
 
 
 class _ChunksCounting:
-    """Chunks that are read in one way, on their way into a store."""
+    """Counts chunks that share one way of reading, and writes the counts to a store."""
 
     def __init__(
         self, store: SmallShards, way: ShardKeys, table_bytes: int, copies: Duplicates
@@ -344,11 +319,11 @@ class _ChunksCounting:
         self._listener = progress.current()
 
     def group(self, group: ChunkGroup) -> Iterator[CountedChunk]:
-        """Count the chunks of a group that are not counted yet, one after the other."""
+        """Count the chunks of a group that have no counts yet, in order."""
         store, size = self._store, self._way.reading.chunk_bytes
         for chunk, raw in cut_chunks(group, self._way.reading, size):
             raise_if_stopped()
-            told = _Told(self._listener, chunk.size)
+            remaining = _Told(self._listener, chunk.size)
             left_out = self._copies.within(group.file.path, chunk.ordinal)
             chunk = replace(chunk, digest=digest_without(chunk.digest, left_out))
             own, digest = self._way.reading_of(chunk.digest)
@@ -360,13 +335,15 @@ class _ChunksCounting:
                 documents = documents_in(chunk, raw, own)
                 with store.written(chunk.digest, digest) as rows:
                     limits = self._table_bytes, rows.add
-                    counts = count_chunk(chunk, documents, own, *limits, left_out, told.advance)
+                    counts = count_chunk(
+                        chunk, documents, own, *limits, left_out, remaining.advance
+                    )
                 store.put(counts, digest, rows)
             yield _counted(chunk, reused)
-            told.advance(chunk.size)
+            remaining.advance(chunk.size)
 
     def together(self, files: Sequence[SourceFile]) -> Iterator[CountedChunk]:
-        """The same of small files, which are read and counted at once."""
+        """Count small files, which are read and counted together."""
         raise_if_stopped()
         small = self._small.read(files)
         chunks = small.chunks()
@@ -374,7 +351,11 @@ class _ChunksCounting:
         there = set[str]()
         for digest in {*digests}:
             there |= self._store.there(
-                [one.digest for one, own in zip(chunks, digests, strict=True) if own == digest],
+                [
+                    chunk_of_digest.digest
+                    for chunk_of_digest, own in zip(chunks, digests, strict=True)
+                    if own == digest
+                ],
                 digest,
             )
         alone = self._holding_passages(small)
@@ -394,7 +375,7 @@ class _ChunksCounting:
         self._listener.step_advanced(COUNT_WORDS.name, spent)
 
     def _holding_passages(self, small: SmallFiles) -> set[int]:
-        """The numbers of the files that hold a part of the evaluation set."""
+        """Return the numbers of the files that contain a part of the evaluation set."""
         reading = self._way.reading
         if reading.left_out is None or not reading.leaves_out:
             return set()
@@ -412,13 +393,13 @@ def _counted(chunk: Chunk, reused: bool) -> CountedChunk:
 
 @dataclass(slots=True)
 class _Told:
-    """How much of a chunk is still to be counted, as who listens knows."""
+    """The uncounted rest of a chunk, in bytes, for progress reports."""
 
     listener: Progress
     left: int
 
     def advance(self, text_bytes: int) -> None:
-        """So much text more is counted; in a compressed file or JSON that is not its own size."""
+        """Report progress; sizes of decompressed text or JSON are cut to the chunk's size."""
         raise_if_stopped()
         amount = min(text_bytes, self.left)
         self.left -= amount
@@ -426,7 +407,7 @@ class _Told:
 
 
 def files_of(bundle: Bundle) -> str:
-    """The files of a parcel, for people."""
+    """Return the files of a bundle, for messages."""
     paths = list(dict.fromkeys(group.file.path for group in bundle))
     more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
     place = f" from byte {bundle[0].begin:,}" if len(paths) == 1 and bundle[0].begin else ""
@@ -434,11 +415,7 @@ def files_of(bundle: Bundle) -> str:
 
 
 def placed_shards(corpus: CountedCorpus) -> list[list[ShardRef]]:
-    """The counts of each file's chunks at their places in the corpus.
-
-    Files follow each other in the order of the plan, so positions do not depend on who counted
-    what, or when.
-    """
+    """Return the counts of each file's chunks with their positions in the corpus."""
     placed = []
     base = 0
     for reading, keys in zip(corpus.readings, corpus.keys, strict=True):

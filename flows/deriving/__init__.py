@@ -1,4 +1,4 @@
-"""Versions derived from others: extended, continued by superwords, pruned, renamed."""
+"""Derived versions: extended, continued by superwords, pruned, renamed."""
 
 from __future__ import annotations
 

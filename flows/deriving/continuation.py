@@ -1,4 +1,4 @@
-"""Extensions and superwords: the parameters of the training that continues a version."""
+"""The parameters of trainings that continue a version: extensions and superwords."""
 
 from __future__ import annotations
 
@@ -35,77 +35,67 @@ from bpeline.tokenizer_core.training import (
     superword_lines,
 )
 
-# Of the first training, not of what is learned: an alias moves where it is asked for again.
+# Only for the first training: an alias in these may point elsewhere when resolved again.
 _CORPUS = {"sources", "temperature", "counts", "count_columns", *OF_PARITY}
 _HOW = ("workers", "table_memory", "engine", "rules")
 
 
 @request_parameters(ExtensionRequest)
 def extension_parameters(request: ExtensionRequest, workspace: str | None) -> dict[str, Any]:
-    """The parameters of `train_tokenizer` that continue a version, trained here or imported.
+    """Return the parameters of `train_tokenizer` that extend a version.
 
-    Everything that decides which merges are learned is as it was for the version: pattern, special
-    tokens, tie-break, thresholds. Chunks that it counted are not read again. Its rules are not
-    asked again: who wants the extension to become champion says so.
-
-    Raises:
-        InvalidOption: a path, no larger size, a tokenizer that cannot be extended, or no paths for
-            one that was not trained here.
-        UnknownVersion: there is no such version.
+    Pattern, special tokens, tie-break and thresholds are those of the version. Chunks that it
+    counted are not read again. Promotion rules are not copied: pass them to promote the extension.
     """
     version, base, config = _to_continue(request, workspace)
     reference, size = request.reference, request.size
     if size <= base.vocab_size:
         raise InvalidOption(
-            f"{version} has {base.vocab_size:,} ids, and {size:,} were asked for",
-            f"an extension has more: {base.vocab_size + 1:,} or more",
+            f"{version} has {base.vocab_size:,} ids, and {size:,} were requested",
+            f"expected a larger size: {base.vocab_size + 1:,} or more",
             f"for a smaller size load {reference}:{size}, which needs no training",
         )
     if not config and not request.paths:
         raise InvalidOption(
-            f"what {version} was trained on is not known, as it was not trained here",
-            "a corpus to learn the new tokens from",
+            f"the corpus of {version} is not known, as it was not trained here",
+            "expected a corpus to learn the new tokens from",
             f"type `bpeline derive extend {reference} FILES --vocab-size {size}`",
         )
     if request.paths and config.get("parity"):
         raise InvalidOption(
-            f"each merge of {version} serves one of its named sources, and other files were named",
-            "its own corpus, whose sources are known",
+            f"{version} was trained with --parity on its named sources, and other files were named",
+            "expected no files: its own corpus is used, whose sources are known",
             f"type `bpeline derive extend {reference} --vocab-size {size}`",
         )
     return {
         **_continued(request, version, config),
         **_of_others(base, config.get("tie_break", "smallest-ids")),
         "special_tokens": _separators_of(base),
-        "required_tokens": [],  # they are among the merges of the version
+        "required_tokens": [],  # already among the merges of the version
         "extends": version.digest,
     }
 
 
 @request_parameters(SuperwordsRequest)
 def superword_parameters(request: SuperwordsRequest, workspace: str | None) -> dict[str, Any]:
-    """The parameters of `train_tokenizer` that continue a version by superwords.
+    """Return the parameters of `train_tokenizer` that add superwords to a version.
 
-    Special tokens, thresholds, token rules and evaluation are as they were for the version; the
-    same text is counted again, by lines. Its rules are not asked again.
-
-    Raises:
-        InvalidOption: sizes out of order, or a version that superwords cannot begin with.
-        UnknownVersion: there is no such version.
+    Special tokens, thresholds, token rules and evaluation are those of the version. The same text
+    is counted again, by lines. Promotion rules are not copied.
     """
     version, base, config = _to_continue(request, workspace)
     if not config:
         raise InvalidOption(
             f"{version} was not trained here",
-            "superwords begin with a tokenizer of words that `bpeline train` made",
+            "expected a tokenizer that `bpeline train` made from words",
             "type `bpeline versions` to see which versions there are",
         )
-    merges_to_continue(base, config["tie_break"])  # refuses what cannot be continued
+    merges_to_continue(base, config["tie_break"])  # raises if the version cannot be continued
     least, words = 256 + len(base.special_tokens), request.transition_size or base.vocab_size
     if not least <= words <= base.vocab_size or request.size <= words:
         raise InvalidOption(
-            f"{request.size:,} ids were asked for, {words:,} of them from {version}",
-            f"{version} gives {least:,} to {base.vocab_size:,} ids, and superwords are more",
+            f"{request.size:,} ids were requested, {words:,} of them from {version}",
+            f"expected {least:,} to {base.vocab_size:,} ids from {version}, and more in all",
             f"type `--vocab-size {base.vocab_size:,} --transition-size "
             f"{max(least, base.vocab_size * 9 // 10)}`".replace(",", ""),
         )
@@ -119,11 +109,9 @@ def superword_parameters(request: SuperwordsRequest, workspace: str | None) -> d
 def across_spaces(
     base: Tokenizer, transition_size: int, cuts: Cuts = "punctuation"
 ) -> dict[str, Any]:
-    """The parameters of a training that learns superwords after the first ids of a tokenizer.
+    """Return training parameters for superwords after the first ids of a tokenizer.
 
     Args:
-        base: its files are in the workspace.
-        transition_size: how many of its ids stay.
         cuts: where superwords end, see `superword_lines`.
     """
     lines = superword_lines(cuts)
@@ -132,7 +120,7 @@ def across_spaces(
         "pattern": regex,
         "tie_break": "smallest-ids",
         "special_tokens": _separators_of(base),
-        "required_tokens": [],  # they are among its merges
+        "required_tokens": [],  # already among its merges
         "extends": base.digest,
         "transition_size": transition_size,
     }
@@ -140,7 +128,7 @@ def across_spaces(
 
 @dataclass(frozen=True, slots=True)
 class NewToken:
-    """A token of a version that extends another, and the old ids that its text was before."""
+    """A new token of an extended version, and the old ids of its text."""
 
     id: int
     token: str
@@ -149,12 +137,7 @@ class NewToken:
 
 @request_parameters(DerivedRequest)
 def recipe_of(request: DerivedRequest, workspace: str | None) -> list[NewToken]:
-    """The new tokens of a version that extends another, by id: for initialising embeddings.
-
-    Raises:
-        UnknownVersion: there is no such version.
-        InvalidOption: it extends no other, or the workspace does not know how.
-    """
+    """Return the new tokens of an extended version, by id, to initialise embeddings."""
     registry = open_registry(workspace, make=False)
     version = resolve(registry, parse_registered(request.reference))
     path = registry.workspace.version_directory(version.digest) / RECIPE
@@ -163,7 +146,7 @@ def recipe_of(request: DerivedRequest, workspace: str | None) -> list[NewToken]:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InvalidOption(
             f"{version} has no list of new ids in this workspace",
-            "versions that `bpeline derive extend` made here",
+            "expected a version that `bpeline derive extend` made here",
             f"type `bpeline show {request.reference}` to see where it comes from",
         ) from error
     vocab = load_version(registry, version).vocab
@@ -172,7 +155,7 @@ def recipe_of(request: DerivedRequest, workspace: str | None) -> list[NewToken]:
 
 
 def base_of(request: DerivedRequest, workspace: str | None) -> tuple[Lineage, Tokenizer]:
-    """Where the version comes from, and its tokenizer."""
+    """Return the lineage of the version, and its tokenizer."""
     parsed = parse_registered(request.reference)
     registry = open_registry(workspace, make=False)
     version = resolve(registry, parsed)
@@ -182,12 +165,7 @@ def base_of(request: DerivedRequest, workspace: str | None) -> tuple[Lineage, To
 def _to_continue(
     request: ExtensionRequest, workspace: str | None
 ) -> tuple[ResolvedVersion, Tokenizer, dict[str, Any]]:
-    """The version, its tokenizer, and how its tokens were learned; nothing if that was not here.
-
-    Raises:
-        InvalidOption: no reference, or a version with superwords.
-        UnknownVersion: there is no such version.
-    """
+    """Return the version, its tokenizer, and its training request (empty if imported)."""
     lineage, base = base_of(request, workspace)
     registry, config = lineage.registry, lineage.request
     if config.get("transition_size"):
@@ -198,21 +176,21 @@ def _to_continue(
         ]
         raise InvalidOption(
             f"{lineage.version} has superwords already",
-            "a version whose tokens were learned from words alone",
+            "expected a version whose tokens were learned from words alone",
             f"type `bpeline derive superwords {words[-1]} --vocab-size SIZE` for another size"
             if words
             else "train one with `bpeline train`: the version that it continues was deleted",
         )
-    kept = {key: value for key, value in config.items() if key not in _HOW}
+    parameters = {key: value for key, value in config.items() if key not in _HOW}
     if config and (roles := lineage.roles):
-        kept["roles"] = [f"{role}={token}" for role, token in roles.items()]
-    return lineage.version, base, kept
+        parameters["roles"] = [f"{role}={token}" for role, token in roles.items()]
+    return lineage.version, base, parameters
 
 
 def _continued(
     request: ExtensionRequest, version: ResolvedVersion, config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a training that continues a version is asked, whatever follows its ids."""
+    """Return the parameters common to all trainings that continue a version."""
     if request.paths:
         kept = {key: config[key] for key in config.keys() - _CORPUS}
         config = {**kept, "paths": list(request.paths)}
@@ -227,11 +205,7 @@ def _continued(
 
 
 def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
-    """Parameters of a training after a tokenizer whose merges cannot be replayed.
-
-    Raises:
-        InvalidOption: it cannot be extended at all.
-    """
+    """Return parameters for a tokenizer whose merges cannot be replayed."""
     if base.spec.pipeline is None:
         try:
             merges_to_continue(base, tie_break)
@@ -252,5 +226,5 @@ def _of_others(base: Tokenizer, tie_break: str) -> dict[str, Any]:
 
 
 def _separators_of(base: Tokenizer) -> list[str]:
-    """The special tokens; a single character is found in texts, but separates no documents."""
+    """Return the special tokens longer than one byte, which separate documents."""
     return [token for token in base.special_tokens if len(token.encode()) > 1]

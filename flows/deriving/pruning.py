@@ -1,4 +1,4 @@
-"""Plans of which tokens of a version can go; they register nothing."""
+"""Plans for pruning the tokens of a version."""
 
 from __future__ import annotations
 
@@ -41,16 +41,7 @@ PLAN_FORMAT = 1
 
 @request_parameters(PruneRequest)
 def prune(request: PruneRequest, workspace: str | None) -> dict[str, Any]:
-    """Write a plan of which tokens of a version can go, checked on words of a corpus.
-
-    The reference may be a path, too.
-
-    Returns:
-        The plan as JSON values.
-
-    Raises:
-        InvalidOption: nothing to drop was named, or no words are known to count tokens in.
-    """
+    """Write a plan of the tokens that a version can lose, checked on corpus words."""
     min_count, drop_unreachable = request.min_count, request.drop_unreachable
     require_something(min_count, drop_unreachable)
     tokenizer = load_tokenizer(request.reference, workspace)
@@ -84,9 +75,9 @@ def _described(tokenizer: Tokenizer, plan: PrunePlan) -> dict[str, Any]:
         "vocab_size": {"before": tokenizer.vocab_size, "after": plan.tokenizer.vocab_size},
         "tokens": {"before": plan.tokens_before, "after": plan.tokens_after},
         "dropped": [
-            {"id": one.id, "token": to_printable(one.token), "count": one.count,
-             "reason": one.reason}
-            for one in plan.dropped
+            {"id": token.id, "token": to_printable(token.token), "count": token.count,
+             "reason": token.reason}
+            for token in plan.dropped
         ],
         "kept_as_parts": plan.kept_as_parts,
         "old_of_new": plan.old_ids.tolist(),
@@ -95,7 +86,7 @@ def _described(tokenizer: Tokenizer, plan: PrunePlan) -> dict[str, Any]:
 
 
 def _words_of(reference: str, workspace: str | None) -> WordCounts:
-    """The words that a version was trained on, where this workspace has them."""
+    """Return the words that a version was trained on, if this workspace has them."""
     parsed = parse_reference(split_size(reference)[0])
     counts = None
     if not isinstance(parsed, ByPath):
@@ -104,7 +95,7 @@ def _words_of(reference: str, workspace: str | None) -> WordCounts:
     if counts is None:
         raise InvalidOption(
             f"the words that {reference} was trained on are not in this workspace",
-            "files to count its tokens in",
+            "expected files to count its tokens in",
             f"type `bpeline derive prune {reference} FILES... --min-count 5 -o plan.json`",
         )
     return counts

@@ -1,4 +1,4 @@
-"""Special tokens of a version renamed: a new version with the same ids and figures."""
+"""Renaming of special tokens: a new version with the same ids and figures."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """What became of it: the old version, names and ids, the new version, slots that are left."""
+    """The result of `rename`; ``slots_left`` counts the reserved tokens that remain."""
 
     base: str
     names: Mapping[str, str]
@@ -65,16 +65,10 @@ class Renaming:
 
 @request_parameters(RenameRequest)
 def rename(request: RenameRequest, workspace: str | None) -> Renaming:
-    """Register a version under the same name in which special tokens are called otherwise.
+    """Register a new version under the same name, with renamed special tokens.
 
-    Every id stays, and stands for what it stood for. The figures are those of the version: texts
-    are measured without special tokens.
-
-    Raises:
-        InvalidSpecialToken, InvalidOption: see `rename_special_tokens`.
-        UnknownVersion: there is no such version.
-        RegistryUnreachable: MLflow does not answer; the new version is kept in the outbox.
-        DiskFull: no space left.
+    All ids keep their meaning. The figures are copied from the version, because texts are measured
+    without special tokens.
     """
     lineage, before = base_of(request, workspace)
     registry, base, names = lineage.registry, lineage.version, dict(request.names)
@@ -91,18 +85,14 @@ def rename(request: RenameRequest, workspace: str | None) -> Renaming:
 
 
 def names_of(spelled: Sequence[str]) -> dict[str, str]:
-    """Old name → new name.
-
-    Raises:
-        InvalidOption: not OLD=NEW, or an old name given twice.
-    """
+    """Return the mapping from old to new names."""
     names: dict[str, str] = {}
-    for one in spelled:
-        old, equals, new = one.partition("=")
+    for text in spelled:
+        old, equals, new = text.partition("=")
         if not old or not equals or not new or old in names:
             raise InvalidOption(
-                f"{old!r} is given twice" if old in names else f"{one!r} names no two tokens",
-                "OLD=NEW, each old name once",
+                f"{old!r} is given twice" if old in names else f"{text!r} is not a pair of tokens",
+                "expected OLD=NEW, each old name once",
                 "type `bpeline derive rename news/3 '<|reserved_0|>=<|tool|>'`",
             )
         names[old] = new
@@ -112,7 +102,7 @@ def names_of(spelled: Sequence[str]) -> dict[str, str]:
 def _write_renamed(
     tokenizer: Tokenizer, names: Mapping[str, str], lineage: Lineage, directory: Path
 ) -> None:
-    """The files of the new version; what the old one has besides is copied."""
+    """Write the files of the new version, and copy other files of the old one."""
     workspace, digest = lineage.registry.workspace, lineage.version.digest
     kept = workspace.version_directory(digest)
     provenance = {
@@ -131,7 +121,7 @@ def _renamed_publication(
     tokenizer: Tokenizer, names: Mapping[str, str], lineage: Lineage, directory: Path
 ) -> Publication:
     base, row = lineage.version, lineage.row
-    found = [] if row is None else row.metrics
+    metrics = [] if row is None else row.metrics
     lines = "\n".join(f"- `{old}` → `{new}`" for old, new in names.items())
     return publication_of(
         tokenizer,
@@ -141,8 +131,10 @@ def _renamed_publication(
         corpus_digest=row.corpus_digest if row is not None else "",
         counts_digest=row.counts_digest if row is not None else "",
         params={"renamed_from": str(base), "renamed": dict(names)},
-        metrics={one.key: one.value for one in found if one.key != CURVE_METRIC},
-        curve=tuple((one.step, one.value) for one in found if one.key == CURVE_METRIC),
+        metrics={metric.key: metric.value for metric in metrics if metric.key != CURVE_METRIC},
+        curve=tuple(
+            (metric.step, metric.value) for metric in metrics if metric.key == CURVE_METRIC
+        ),
         tags={"renamed_from": str(base)},
-        report=f"# {base}, special tokens renamed\n\n{lines}\n\nIds and figures are those of it.",
+        report=f"# {base}, special tokens renamed\n\n{lines}\n\nIds and figures are unchanged.",
     )

@@ -1,4 +1,4 @@
-"""Drift: new text counted, measured against a version, told and remembered."""
+"""Drift: counting new text, measuring a version on it, reporting and recording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of drift, and its record in MLflow: a point of each series, a page, a chart."""
+"""The drift report and its record in MLflow: metrics, a page and a chart."""
 
 from __future__ import annotations
 
@@ -36,20 +36,14 @@ _SHARES = ("continued", "in_many_tokens", "unseen", "new_frequent", "new_frequen
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DriftReport:
-    """One observation.
+    """One drift observation of a version.
 
     Attributes:
-        name: the tokenizer's.
-        alias, reference, digest: the version that was watched: ``champion``, ``news/3``.
+        alias, reference, digest: the watched version, such as ``champion``, ``news/3``.
         at: UTC, ISO 8601.
-        verdicts: what every rule said.
-        slices: what was measured, ``all`` first.
-        origins: slice → what the version's own text is; empty where none is known.
-        notes: what people should know.
-        skipped: files that the search for new text did not read.
-        observation: its number in MLflow, from 1; 0 while it is not recorded.
-        link: to the series in the MLflow UI; empty likewise.
-        stuck: why a training would not end the drift; empty where it may.
+        origins: slice → origin of the version's own text; empty if unknown.
+        observation: its number in MLflow, from 1; 0 before it is recorded.
+        stuck: why a new training would not end the drift; usually empty.
     """
 
     name: str
@@ -68,53 +62,53 @@ class DriftReport:
 
     @property
     def broken(self) -> tuple[Verdict, ...]:
-        """The rules that say it has drifted."""
-        return tuple(one for one in self.verdicts if one.judged and not one.holds)
+        """The verdicts of rules that report drift."""
+        return tuple(verdict for verdict in self.verdicts if verdict.judged and not verdict.holds)
 
     @property
     def not_judged(self) -> tuple[Verdict, ...]:
-        """The rules that can say nothing, for want of text."""
-        return tuple(one for one in self.verdicts if not one.judged)
+        """The verdicts of rules that had too little text."""
+        return tuple(verdict for verdict in self.verdicts if not verdict.judged)
 
     @property
     def outcome(self) -> Outcome:
-        """Drifted when a rule says so; not drifted only when every rule was judged and holds."""
+        """Drifted if a rule reports drift; not drifted if all were judged and hold."""
         if self.broken:
             return "drifted"
         return "not judged" if self.not_judged else "not drifted"
 
     @property
     def drifted(self) -> bool:
-        """Whether any rule says so."""
+        """Whether any rule reports drift."""
         return self.outcome == "drifted"
 
     @property
     def title(self) -> str:
         """The outcome in one line."""
-        said = {
-            "drifted": f"DRIFT, say {len(self.broken)} of {len(self.verdicts)} rules",
+        titles = {
+            "drifted": f"DRIFT in {len(self.broken)} of {len(self.verdicts)} rules",
             "not drifted": "not drifted",
-            "not judged": f"NOT JUDGED by {len(self.not_judged)} of {len(self.verdicts)} rules",
+            "not judged": f"NOT JUDGED: {len(self.not_judged)} of {len(self.verdicts)} rules",
         }
-        return f"{self.reference} ({self.alias}): {said[self.outcome]}"
+        return f"{self.reference} ({self.alias}): {titles[self.outcome]}"
 
     @property
     def _reasons(self) -> list[str]:
-        reasons = [one.said for one in (*self.broken, *self.not_judged)]
+        reasons = [verdict.said for verdict in (*self.broken, *self.not_judged)]
         return [*reasons, *filter(None, [self.stuck])]
 
     def metrics(self) -> dict[str, float]:
-        """One point of every series in MLflow."""
-        found: dict[str, float] = {DRIFTED: DRIFTED_VALUES[self.outcome]}
-        found["drift/version"] = float(self.reference.rpartition("/")[2])
-        for name, one in self.slices.items():
-            for metric, figure in one.figures.items():
+        """Return one point of every MLflow series."""
+        points: dict[str, float] = {DRIFTED: DRIFTED_VALUES[self.outcome]}
+        points["drift/version"] = float(self.reference.rpartition("/")[2])
+        for name, drift in self.slices.items():
+            for metric, figure in drift.figures.items():
                 key = f"drift/{of_slice(metric, name)}"
-                found[key] = figure.new
+                points[key] = figure.new
                 if figure.own is not None:
-                    found[f"{key}.own"] = figure.own  # in the same section of the UI
-            found[f"drift/bytes/{name}"] = float(one.bytes)
-        return found
+                    points[f"{key}.own"] = figure.own  # in the same section of the UI
+            points[f"drift/bytes/{name}"] = float(drift.bytes)
+        return points
 
     @property
     def _about(self) -> dict[str, str]:
@@ -122,7 +116,7 @@ class DriftReport:
         return {name: getattr(self, name) for name in names}
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as JSON values."""
+        """Return the report as JSON values."""
         return {
             "format": FORMAT,
             **self._about,
@@ -130,15 +124,17 @@ class DriftReport:
             "drifted": None if self.outcome == "not judged" else self.drifted,
             "verdicts": [
                 {
-                    "metric": one.rule.metric,
-                    "slice": one.rule.slice,
-                    "judged": one.judged,
-                    "holds": one.holds if one.judged else None,
-                    "said": one.said,
+                    "metric": item.rule.metric,
+                    "slice": item.rule.slice,
+                    "judged": item.judged,
+                    "holds": item.holds if item.judged else None,
+                    "said": item.said,
                 }
-                for one in self.verdicts
+                for item in self.verdicts
             ],
-            "slices": {name: _slice(one, self.origins[name]) for name, one in self.slices.items()},
+            "slices": {
+                name: _slice(item, self.origins[name]) for name, item in self.slices.items()
+            },
             "definitions": dict(DEFINITIONS),
             "stuck": self.stuck,
             "notes": list(self.notes),
@@ -148,12 +144,12 @@ class DriftReport:
         }
 
     def event(self) -> dict[str, Any]:
-        """What somebody needs to know who acts on it: small, for a message."""
+        """Return the payload of the drift event, without tables."""
         everything = self.slices[ALL]
         return {
             **self._about,
-            "rules": [one.said for one in self.broken],
-            "not_judged": [one.said for one in self.not_judged],
+            "rules": [verdict.said for verdict in self.broken],
+            "not_judged": [verdict.said for verdict in self.not_judged],
             "bytes": everything.bytes,
             "figures": {key: figure.new for key, figure in everything.figures.items()},
             "observation": self.observation,
@@ -161,17 +157,17 @@ class DriftReport:
         }
 
     def lines(self) -> list[str]:
-        """The report for a terminal."""
-        lines = [self.title, *(f"  {said}" for said in self._reasons)]
-        for name, one in self.slices.items():
-            lines += ["", f"{name}: {_size(one)}"]
+        """Return the report as lines for a terminal."""
+        lines = [self.title, *(f"  {reason}" for reason in self._reasons)]
+        for name, drift in self.slices.items():
+            lines += ["", f"{name}: {_size(drift)}"]
             origin = self.origins[name]
-            own = origin or "nothing: the version was not evaluated on it"
+            own = origin or "nothing: the version was not evaluated on this slice"
             lines.append(f"compared with {own}")
-            lines += [f"  {line}" for line in Table(("", *HEAD), rows_of(one)).lines()]
+            lines += [f"  {line}" for line in Table(("", *HEAD), rows_of(drift)).lines()]
         words = self.slices[ALL].new_words
         if words:
-            lines += ["", f"new frequent words: {len(words):,}; those that cost most:"]
+            lines += ["", f"new frequent words: {len(words):,}; the most expensive:"]
             table = Table(WORD_HEAD, [*map(_word_row, words[:10])])
             lines += [f"  {line}" for line in table.lines()]
         lines += [f"note: {note}" for note in self.notes]
@@ -180,12 +176,12 @@ class DriftReport:
         return lines
 
     def markdown(self) -> str:
-        """The report as a page."""
-        parts = [f"# {self.title}", *(f"- {said}" for said in self._reasons)]
-        for name, one in self.slices.items():
-            parts += ["", f"## {name}", "", f"{_size(one)}; compared with "
+        """Return the report as a Markdown page."""
+        parts = [f"# {self.title}", *(f"- {reason}" for reason in self._reasons)]
+        for name, drift in self.slices.items():
+            parts += ["", f"## {name}", "", f"{_size(drift)}; compared with "
                       f"{self.origins[name] or 'nothing'}", ""]  # fmt: skip
-            parts.append(Table(("metric", *HEAD), rows_of(one)).markdown())
+            parts.append(Table(("metric", *HEAD), rows_of(drift)).markdown())
         words = self.slices[ALL].new_words[:WORDS_SHOWN]
         if words:
             table = Table(WORD_HEAD, [*map(_word_row, words)])
@@ -199,7 +195,7 @@ WORD_HEAD = ("word", "now", "in training", "tokens", "saved as one token")
 
 
 def rows_of(one: TextDrift) -> list[tuple[str, ...]]:
-    """A row of texts for every figure."""
+    """Return a table row for each figure."""
     return [(metric, *_cells(metric, figure)) for metric, figure in one.figures.items()]
 
 
@@ -271,15 +267,12 @@ def _figure(figure: Figure) -> dict[str, Any]:
 
 
 def remember(report: DriftReport, registry: Registry) -> DriftReport:
-    """Tell MLflow.
-
-    Returns:
-        The report with the number of the observation and a link to the series.
+    """Record a drift report in MLflow, with its page and a chart of the series.
 
     Raises:
         RegistryUnreachable: MLflow does not answer.
     """
-    why = ", ".join(str(one.rule) for one in report.broken or report.not_judged)
+    why = ", ".join(str(item.rule) for item in report.broken or report.not_judged)
     metrics, runs = report.metrics(), registry.tracker.runs
     run, number = runs.record_drift(
         DriftObservation(
@@ -294,7 +287,9 @@ def remember(report: DriftReport, registry: Registry) -> DriftReport:
     observations = runs.past_observations(report.name, list(metrics))
 
     def series(metric: str) -> list[tuple[int, float]]:
-        return [(one.number, one.metrics[metric]) for one in observations if metric in one.metrics]
+        return [
+            (item.number, item.metrics[metric]) for item in observations if metric in item.metrics
+        ]
 
     lines = {name: series(f"drift/{of_slice(BYTES_PER_TOKEN, name)}") for name in report.slices}
     own = report.slices[ALL].figures[BYTES_PER_TOKEN].own

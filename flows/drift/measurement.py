@@ -1,4 +1,4 @@
-"""Drift measured: a version on new text, and on the text that it was trained for."""
+"""Measuring drift: a version on new text, compared with its own text."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from bpeline.tokenizer_core.evaluation import (
 from bpeline.tokenizer_core.shards import separators_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-MOST_OWN = 4 << 20  # bytes of held-out text; beyond it documents are left out evenly
+MOST_OWN = 4 << 20  # bytes of held-out text; a larger text is sampled evenly
 _NOT_ABOUT_READING = frozenset(
     (
         *("evaluation", "baselines", "rules", "workers", "engine", "sources", "temperature"),
         *("counts", "count_columns", *OF_PARITY),
-        "strict",  # `drift` says what it does not read, and has no such option
+        "strict",  # `drift` has no such option: it lists the files that it skips
     )
 )
 _HELD_OUT = "documents held out of training"
@@ -52,7 +52,7 @@ _RECORDED = "recorded when the version was evaluated"
 
 @dataclass(frozen=True, slots=True)
 class KnownText:
-    """The version's own text of one slice; ``origin`` is empty where nothing is known."""
+    """The version's own text of one slice; ``origin`` is empty if none is known."""
 
     text: OwnText
     origin: str
@@ -61,48 +61,49 @@ class KnownText:
 
 
 def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> TrainingRequest:
-    """How the version's corpus was read, asked of other paths, so that counts serve both.
+    """Return the version's training request for other paths, to share cached counts.
 
-    A tokenizer that was not trained here reads text by its pattern and special tokens.
+    For a tokenizer that was not trained here, pattern and special tokens decide.
     """
     has_superwords = bool(lineage.request.get("transition_size"))
     if tokenizer.pattern.steps or has_superwords:
         cut = "lines, not words" if has_superwords else tokenizer.pattern.title
         raise InvalidOption(
-            f"{lineage.version} cuts text in {cut}, and drift counts words that one regex or a "
-            "named split pattern cuts",
-            "versions whose pattern is one of these: see `bpeline show`",
-            f"compare what it makes of two texts: `bpeline count {lineage.version} FILES...`",
+            f"{lineage.version} cuts text into {cut}, which drift cannot count",
+            "expected a version whose pattern is one regex or a named pattern: see `bpeline show`",
+            f"compare token counts of texts instead: `bpeline count {lineage.version} FILES...`",
         )
-    told = {key: value for key, value in lineage.request.items() if key not in _NOT_ABOUT_READING}
-    # Those of imported ones may be single bytes, which separate nothing here.
-    specials = [one for one in tokenizer.special_tokens if len(one.encode()) > 1]
+    parameters = {
+        key: value for key, value in lineage.request.items() if key not in _NOT_ABOUT_READING
+    }
+    # Special tokens of an imported version may be single bytes, which separate no documents.
+    specials = [token for token in tokenizer.special_tokens if len(token.encode()) > 1]
     read = {
         "name": lineage.version.name, "vocab_size": max(512, tokenizer.vocab_size),
         "pattern": tokenizer.pattern.name or tokenizer.pattern.regex,
         "special_tokens": specials, "held_out": 0.0,
     }  # fmt: skip
-    return TrainingRequest.checked(**(told or read) | {"paths": paths, "workers": None})
+    return TrainingRequest.checked(**(parameters or read) | {"paths": paths, "workers": None})
 
 
 def own_texts(
     lineage: Lineage, reading: Reading, slices: list[str]
 ) -> tuple[dict[str, KnownText], list[str]]:
-    """The version's own text for every slice, and what people should know of it.
+    """Return the version's own text for every slice, and notes on it.
 
-    Of everything that is text held out of training, else what was recorded; of a slice only what
-    the version was evaluated on under the same name, for another text would be no measure.
+    For ``all`` this is the text held out of training, otherwise the recorded figures. For another
+    slice it is the text that the version was evaluated on under the same name.
     """
     record = evaluation_of(lineage.registry, lineage.version) or {}
     trained, notes = lineage.words, []
     if trained is None:
-        why = "it was imported" if lineage.imported else "swept away, or trained elsewhere"
+        why = "it was imported" if lineage.imported else "removed, or trained elsewhere"
         notes.append(
-            f"the words {lineage.version} was trained on are not in this workspace ({why}): no "
-            "divergence, no words unseen or new; bytes/token and words split are compared with "
-            "what was recorded"
+            f"the words {lineage.version} was trained on are not in this workspace ({why}): "
+            "divergence, unseen and new words are not measured; bytes/token and split words are "
+            "compared with the recorded figures"
         )
-    found: dict[str, KnownText] = {}
+    texts: dict[str, KnownText] = {}
     for name in slices:
         sample, origin = None, _RECORDED
         if name == ALL:
@@ -122,14 +123,14 @@ def own_texts(
             known = KnownText(
                 OwnText(trained, None, _comparable(metrics)), _RECORDED if metrics else "", *size
             )
-        found[name] = known
-    if not found[ALL].origin:
-        notes.append(f"nothing is known of text that {lineage.version} was evaluated on")
-    elif found[ALL].text.sample is None and record and not record["held_out"]:
+        texts[name] = known
+    if not texts[ALL].origin:
+        notes.append(f"{lineage.version} has no recorded evaluation")
+    elif texts[ALL].text.sample is None and record and not record["held_out"]:
         notes.append(
-            f"{lineage.version} was evaluated on text it was trained on, which flatters it"
+            f"{lineage.version} was evaluated on training text, so its figures are optimistic"
         )
-    return found, notes
+    return texts, notes
 
 
 def _held_out(lineage: Lineage, reading: Reading) -> TextSample | None:
@@ -145,27 +146,27 @@ def _held_out(lineage: Lineage, reading: Reading) -> TextSample | None:
 def _evaluated(
     lineage: Lineage, record: Mapping[str, Any], name: str, reading: Reading
 ) -> TextSample | None:
-    """The documents of a slice, if the evaluation set that the version was measured on is here."""
+    """Return the documents of a slice, if the version's evaluation set is stored here."""
     workspace, digest = lineage.registry.workspace, (record.get("set") or {}).get("digest", "")
     if not digest or not has_set(workspace, digest):
         return None
     try:
-        kept = read_documents(workspace, read_set(workspace, digest))
-    except CorruptFile as error:  # the record speaks for them
+        stored = read_documents(workspace, read_set(workspace, digest))
+    except CorruptFile as error:  # the recorded figures are used instead
         progress.current().note(f"an evaluation set cannot be used: {error.happened}")
         return None
     texts = record["slices"][name]["texts"]
-    documents = [one for text in texts for one in kept.get(text, ())]
+    documents = [document for text in texts for document in stored.get(text, ())]
     return sample_of(list(_evenly(documents)), reading.pattern) if documents else None
 
 
 def _evenly(documents: list[bytes]) -> Iterator[bytes]:
-    """Documents left out evenly, where there are more than are needed."""
-    size, seen, taken = sum(map(len, documents)), 0, 0
+    """Select documents evenly, `MOST_OWN` bytes at most."""
+    size, seen, selected = sum(map(len, documents)), 0, 0
     for document in documents:
         seen += len(document)
-        if (taken + len(document)) * max(size, MOST_OWN) <= MOST_OWN * seen:
-            taken += len(document)
+        if (selected + len(document)) * max(size, MOST_OWN) <= MOST_OWN * seen:
+            selected += len(document)
             yield document
 
 
@@ -176,17 +177,17 @@ def _recorded(lineage: Lineage, record: Mapping[str, Any], name: str) -> dict[st
 
 
 def _comparable(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Recorded figures that new text has by the same definition."""
-    found = {name: metrics[name] for name in (BYTES_PER_TOKEN, CONTINUED) if name in metrics}
+    """Return the recorded figures that are defined as for new text."""
+    figures = {name: metrics[name] for name in (BYTES_PER_TOKEN, CONTINUED) if name in metrics}
     if metrics.get("evaluated/pre_tokens"):
-        found[TOKENS_PER_WORD] = metrics["evaluated/tokens"] / metrics["evaluated/pre_tokens"]
-    return found
+        figures[TOKENS_PER_WORD] = metrics["evaluated/tokens"] / metrics["evaluated/pre_tokens"]
+    return figures
 
 
 def requests_of(
     text: NewText, lineage: Lineage, tokenizer: Tokenizer, asked: DriftRequest
 ) -> tuple[TrainingRequest, TrainingRequest]:
-    """How the version's own text was read, and how new text is."""
+    """Return the requests that read the version's own text and the new text."""
     own = own_request(lineage, tokenizer, text.paths)
     new = {"special_tokens": separators_of(tokenizer, asked.separator)}
     workers = {} if asked.workers is None else {"workers": asked.workers}
@@ -200,13 +201,13 @@ def measure_drift(
     tokenizer: Tokenizer,
     registry: Registry,
 ) -> dict[str, TextDrift]:
-    """Measure every slice."""
+    """Measure the drift of every slice."""
     store = WordCountStore(registry.workspace)
     return {
         name: drift_of(
-            tokenizer, known[name].text, store.open_table(one.table), one.bytes, samples[name]
+            tokenizer, known[name].text, store.open_table(part.table), part.bytes, samples[name]
         )
-        for name, one in counts.items()
+        for name, part in counts.items()
     }
 
 
@@ -216,32 +217,36 @@ def judged(
     drift_rules: Sequence[Rule] | None,
     request: DriftRequest,
 ) -> tuple[Verdict, ...]:
-    """What every rule says; None stands for the usual ones, of what is known of the version."""
+    """Judge the drift by the rules; None stands for the default rules."""
     if drift_rules is None:
-        drift_rules = default_rules([one for one in measured if one != ALL and known[one].origin])
-    figures = {name: one.figures for name, one in measured.items()}
+        drift_rules = default_rules(
+            [part for part in measured if part != ALL and known[part].origin]
+        )
+    figures = {name: part.figures for name, part in measured.items()}
     return judge_drift(drift_rules, figures, _too_little(measured, known, request))
 
 
 def _too_little(
     measured: Mapping[str, TextDrift], known: Mapping[str, KnownText], request: DriftRequest
 ) -> dict[str, str]:
-    """slice → why nothing can be concluded of it."""
+    """Return slice → why its text is too small to judge."""
     documents, size = request.least_documents, request.least_bytes
-    found = {}
-    for name, one in measured.items():
+    reasons = {}
+    for name, drift in measured.items():
         own = known[name]
-        if one.documents < documents or one.bytes < size:
-            said = f"{counted(one.documents, 'document')}, {one.bytes:,} bytes of new text"
+        if drift.documents < documents or drift.bytes < size:
+            size_of_text = (
+                f"{counted(drift.documents, 'document')}, {drift.bytes:,} bytes of new text"
+            )
         elif own.origin and (own.documents < documents or own.bytes < size):
             whose = f"{own.bytes:,} bytes of the version's own text"
-            said = f"{counted(own.documents, 'document')}, {whose}"
+            size_of_text = f"{counted(own.documents, 'document')}, {whose}"
         else:
             continue
-        # Not rounded: 399,688 bytes are too few, and both would be 400 kB.
+        # Not rounded: 399,688 bytes would be shown as 400 kB, like the limit.
         needed = f"{counted(documents, 'document')} and {size:,} bytes"
-        found[name] = f"{said}; something can be said from {needed} on"
-    return found
+        reasons[name] = f"{size_of_text}; judged from {needed} on"
+    return reasons
 
 
 def check_slices(drift_rules: Sequence[Rule], slices: list[str], path: str) -> None:
@@ -249,6 +254,6 @@ def check_slices(drift_rules: Sequence[Rule], slices: list[str], path: str) -> N
         if rule.slice not in slices:
             raise InvalidOption(
                 f"{path} has a rule for the slice {rule.slice}, which no text belongs to",
-                f"slices of this text are {', '.join(slices)}",
+                f"expected one of the slices of this text: {', '.join(slices)}",
                 f"name its text: `--source '{rule.slice}=FILES'`; or other rules: `--rules FILE`",
             )

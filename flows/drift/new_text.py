@@ -1,4 +1,4 @@
-"""New text becomes word counts and samples, slice by slice, through the cache training uses."""
+"""New text, counted and sampled by slice, with the same cache as training."""
 
 from __future__ import annotations
 
@@ -17,61 +17,54 @@ from bpeline.tokenizer_core.evaluation import ALL, LABELS, TextSample, sample_of
 from bpeline.tokenizer_core.urls import absolute_name
 
 MOST_SAMPLED = 4 << 20  # bytes of each slice: about 1,000 sections
-UNNAMED = "unnamed"  # what was given as paths alone, beside named sources
+UNNAMED = "unnamed"  # source of plain paths
 
 
 @dataclass(frozen=True, slots=True)
 class NewText:
-    """What is to be compared: named texts; paths alone are one of the name `UNNAMED`."""
+    """New text as named sources; plain paths form the source `UNNAMED`."""
 
     sources: tuple[NamedSource, ...]
 
     @classmethod
     def asked(cls, paths: Sequence[str], sources: Sequence[str]) -> NewText:
-        """From paths, and sources in the spelling of ``--eval``.
-
-        Raises:
-            InvalidOption: a source that is misspelt, or nothing at all.
-        """
-        named = evaluation_sources([EVALUATION.absolute(one) for one in sources]).sources
+        """Create from paths, and from sources in the syntax of ``--eval``."""
+        named = evaluation_sources([EVALUATION.absolute(source) for source in sources]).sources
         if paths:
             files = tuple(map(absolute_name, paths))
             named = (NamedSource(UNNAMED, files), *named)
         if not named:
             raise InvalidOption(
                 "no new text was named",
-                "files, directories and globs, or named sources: NAME=FILES",
+                "expected files, directories and globs, or named sources: NAME=FILES",
                 "type `bpeline drift news@champion new/*.txt`",
             )
         return cls(named)
 
     @property
     def paths(self) -> list[str]:
-        """Everything that was named, in order."""
+        """All paths, in order."""
         return [path for source in self.sources for path in source.files]
 
     @property
     def slices(self) -> dict[str, tuple[NamedSource, ...]]:
-        """``all``, the named sources, and those of one label together; none that is ``all`` again.
-
-        Slices are called as those of an evaluation.
-        """
-        found: dict[str, tuple[NamedSource, ...]] = {ALL: self.sources}
+        """Slices by name, as in an evaluation: ``all``, the named sources, and the labels."""
+        slices_found: dict[str, tuple[NamedSource, ...]] = {ALL: self.sources}
         for source in self.sources:
             if source.name != UNNAMED:
-                found[source.name] = (source,)
+                slices_found[source.name] = (source,)
         for kind in LABELS:
             for source in self.sources:
                 label = getattr(source, kind)
                 if label is not None:
                     name = f"{kind}:{label}"
-                    found[name] = (*found.get(name, ()), source)
-        return found
+                    slices_found[name] = (*slices_found.get(name, ()), source)
+        return slices_found
 
 
 @dataclass(frozen=True, slots=True)
 class CountedSlice:
-    """The words of one slice, and its files with the bytes of their text, decompressed."""
+    """The word counts of one slice, and its files with their text sizes in bytes."""
 
     table: TableHandle
     bytes: int
@@ -85,15 +78,7 @@ def combine_slices(
     workspace: Workspace,
     include: Sequence[str] = (),
 ) -> dict[str, CountedSlice]:
-    """Add the chunks' counts up for every slice.
-
-    Args:
-        include: what the plan searched for beside the usual kinds of files.
-
-    Raises:
-        EmptyCorpus: a slice without a word.
-        CorruptFile: counts are damaged; they are forgotten and can be counted again.
-    """
+    """Add up the counts of the chunks for every slice."""
     readings = {
         file.state: (file, reading, keys)
         for file, reading, keys in zip(plan.files, corpus.readings, corpus.keys, strict=True)
@@ -109,9 +94,9 @@ def combine_slices(
 
 
 def _files(sources: Sequence[NamedSource], include: Sequence[str]) -> list[SourceFile]:
-    """Every file once, whichever sources name it."""
-    named = (one for source in sources for one in source.searched)
-    searches = [[replace(one, include=tuple(include))] for one in named]
+    """Return each file once, even if several sources name it."""
+    named = (source_files for source in sources for source_files in source.searched)
+    searches = [[replace(source_files, include=tuple(include))] for source_files in named]
     return list({file.state: file for found in search_each(searches)[0] for file in found}.values())
 
 
@@ -131,8 +116,8 @@ def _combined(
     if not seen.words:
         raise EmptyCorpus(
             f"there is not a single word in {'the new text' if name == ALL else name}",
-            "files with some text beside special tokens and documents of the evaluation set",
-            "look at the files that were named",
+            "expected files with text besides special tokens and documents of the evaluation set",
+            "check the files that were named",
         )
     return CountedSlice(store.combine(refs), seen.bytes_counted, tuple(files))
 
@@ -140,15 +125,11 @@ def _combined(
 def sample_slices(
     slices: Mapping[str, CountedSlice], request: TrainingRequest
 ) -> dict[str, TextSample]:
-    """Documents of every slice, evenly spread; as training would read them, none held out.
-
-    Raises:
-        CorpusError: a file that cannot be read as declared.
-    """
+    """Sample documents of every slice evenly, read as for training, none held out."""
     reading = request.evaluation_reading
     return {
         name: sample_of(
-            list(sample_documents(one.files, reading, MOST_SAMPLED)), request.reading.pattern
+            list(sample_documents(part.files, reading, MOST_SAMPLED)), request.reading.pattern
         )
-        for name, one in slices.items()
+        for name, part in slices.items()
     }

@@ -1,4 +1,4 @@
-"""Data sets encoded into token shards, and packed."""
+"""Encoding datasets into token shards, and packing them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dataset as token shards of a version: written in parallel, and recorded in MLflow."""
+"""Encoding a dataset into token shards in parallel, and recording it in MLflow."""
 
 from __future__ import annotations
 
@@ -33,18 +33,13 @@ class EncodedDataset:
     """A dataset as token shards.
 
     Attributes:
-        reference: the version whose ids they hold (``news/3``, ``news/3:8000``).
-        digest, vocab_size: of its tokenizer.
-        output: the directory of the shards.
+        reference: the version that encoded it (``news/3``, ``news/3:8000``).
         manifest_digest: SHA-256 of their manifest.
-        documents, tokens, bytes, shards: what they hold; bytes of documents.
-        encoded_bytes, encoded_tokens: of the shards that this run wrote; the others were there.
-        seconds: that encoding took, finding and verifying those that were there included.
-        link: the run in the MLflow UI.
-        newly_recorded: False when nothing had changed since an earlier run, whose link this is.
-        notes: where documents end, and what people should know of them.
-        sequences: of packed shards, which ``output`` and ``manifest_digest`` are of then; the
-            counts are those of documents before that.
+        encoded_bytes, encoded_tokens: of the shards that this run wrote.
+        seconds: duration of encoding, including the verification of existing shards.
+        newly_recorded: False if nothing has changed since the earlier run at ``link``.
+        sequences: number of packed sequences; ``output`` and ``manifest_digest`` are then those
+            of the packed shards, the other counts those of the documents.
     """
 
     reference: str
@@ -66,15 +61,15 @@ class EncodedDataset:
 
     @property
     def outcome(self) -> str:
-        said = f"{counted(self.tokens, 'token')} of {counted(self.documents, 'document')}"
+        summary = f"{counted(self.tokens, 'token')} of {counted(self.documents, 'document')}"
         if not self.encoded_bytes:
-            return f"{said}, all encoded before"
-        kept = self.bytes - self.encoded_bytes
-        return said + (f", {megabytes(kept)} of them encoded before" if kept else "")
+            return f"{summary}, all encoded before"
+        earlier = self.bytes - self.encoded_bytes
+        return summary + (f", {megabytes(earlier)} of them encoded before" if earlier else "")
 
     def metrics(self) -> dict[str, float]:
-        """What MLflow shows; how fast it was only where something was encoded."""
-        found: dict[str, float] = {
+        """Return the MLflow metrics; speed only if something was encoded."""
+        metrics: dict[str, float] = {
             "dataset/documents": self.documents,
             "dataset/tokens": self.tokens,
             "dataset/bytes": self.bytes,
@@ -83,21 +78,21 @@ class EncodedDataset:
             "encode/seconds": self.seconds,
         }
         if self.sequences is not None:
-            found["dataset/sequences"] = self.sequences
+            metrics["dataset/sequences"] = self.sequences
         if self.tokens:
-            found["dataset/bytes_per_token"] = self.bytes / self.tokens
+            metrics["dataset/bytes_per_token"] = self.bytes / self.tokens
         if self.encoded_bytes:
-            found["encode/megabytes_per_second"] = self.encoded_bytes / 1e6 / self.seconds
-            found["encode/tokens_per_second"] = self.encoded_tokens / self.seconds
-        return found
+            metrics["encode/megabytes_per_second"] = self.encoded_bytes / 1e6 / self.seconds
+            metrics["encode/tokens_per_second"] = self.encoded_tokens / self.seconds
+        return metrics
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
     def as_markdown(self) -> str:
-        """What it is and how fast it went, for Prefect and MLflow."""
-        speed = "nothing was encoded: neither files nor version had changed"
+        """Return size and speed as Markdown, for Prefect and MLflow."""
+        speed = "nothing was encoded: files and version are unchanged"
         if self.encoded_bytes:
             speed = (
                 f"{megabytes(self.encoded_bytes)} in {self.seconds:.1f} s: "
@@ -136,15 +131,10 @@ def write_shards(
     """Encode files into token shards, in threads or on an engine's workers.
 
     Args:
-        found: the files of ``sources``.
-        place: the directory of the shards, or the URL of a store.
+        place: directory of the shards, or URL of a store.
         engine: see `flows.engines.working`.
-        shared: a directory that all workers see, where ``place`` is a URL.
-        separator: what was asked for, see `separators_of`.
-        on_shard, options: as for `Tokenizer.encode_files`.
-
-    Returns:
-        The shards, and notes: what was skipped, where documents end.
+        shared: a directory that all workers can access, used if ``place`` is a URL.
+        on_shard, options: see `Tokenizer.encode_files`.
     """
     listener = progress.current()
     notes = [*filter(None, [found.skipped.remark])]
@@ -168,24 +158,23 @@ def encode(
     asked: Mapping[str, Any],
     workspace: Workspace,
 ) -> EncodedDataset:
-    """Write the shards that are not there yet, in parallel, each published when it is complete.
+    """Write the missing shards in parallel; each is visible once it is complete.
 
     Raises:
-        CorpusChanged: files were written to while they were read; trying again reads them anew.
-        BpelineError: as for `Tokenizer.encode_files`.
+        CorpusChanged: files changed while they were read; a new attempt reads them again.
     """
     tokenizer = load_tokenizer(reference, workspace)
     options = {key: value for key, value in asked.items() if key not in ("pack", "seed")}
     engine = options.pop("engine", None) or LOCAL
-    found = search_sources(sources)
+    files = search_sources(sources)
     begin = time.perf_counter()
     before = _written_at(place)
     shards, notes = write_shards(
-        tokenizer, sources, found, place, engine=engine, shared=workspace.temporary, **options
+        tokenizer, sources, files, place, engine=engine, shared=workspace.temporary, **options
     )
     seconds = time.perf_counter() - begin
-    now = _written_at(place)
-    new = [one for one in shards.records if now[one.name] != before.get(one.name)]
+    after = _written_at(place)
+    new = [shard for shard in shards.records if after[shard.name] != before.get(shard.name)]
     counts = shards.manifest
     return EncodedDataset(
         reference=reference,
@@ -197,39 +186,35 @@ def encode(
         tokens=counts["tokens"],
         bytes=counts["bytes"],
         shards=len(shards.records),
-        encoded_bytes=sum(one.bytes for one in new),
-        encoded_tokens=sum(one.tokens for one in new),
+        encoded_bytes=sum(shard.bytes for shard in new),
+        encoded_tokens=sum(shard.tokens for shard in new),
         seconds=seconds,
         notes=tuple(notes),
     )
 
 
 def pack(encoded: EncodedDataset, asked: Mapping[str, Any], workspace: Workspace) -> EncodedDataset:
-    """Write the documents once more, shuffled and packed, where that was asked for.
-
-    Raises:
-        BpelineError: as `pack_beside`.
-    """
+    """Shuffle and pack the documents, if requested; errors as in `pack_beside`."""
     if asked["pack"] is None:
         return encoded
     shards = TokenShards(encoded.output)
     engine = asked["engine"] or LOCAL
-    packed, said = pack_beside(
+    packed, notes = pack_beside(
         shards, asked["pack"], asked["seed"], engine, asked["threads"], workspace.temporary
     )
-    for note in said:
+    for note in notes:
         progress.current().note(note)
     return replace(
         encoded,
         output=packed.location,
         manifest_digest=packed.manifest_digest,
-        notes=(*encoded.notes, *said),
+        notes=(*encoded.notes, *notes),
         sequences=len(packed),
     )
 
 
 def _written_at(place: str) -> dict[str, int]:
-    """When the record of each shard was written, in nanoseconds; 0 for all in a store."""
+    """Return when each shard's record was written, in nanoseconds; 0 in a store."""
     if not is_url(place):
         return {path.stem: path.stat().st_mtime_ns for path in Path(place).glob("shard-*.json")}
     names = shard_place(place).sizes()
@@ -243,21 +228,17 @@ def record(
     asked: Mapping[str, Any],
     registry: Registry,
 ) -> EncodedDataset:
-    """Tell MLflow, unless it knows: nothing was encoded, and a run shows this very manifest.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer; the shards stay.
-    """
-    runs, called = registry.tracker.runs, (version.name, encoded.manifest_digest, encoded.output)
-    run = None if encoded.encoded_bytes else runs.dataset_run(*called)
-    known = run is not None
+    """Record the dataset in MLflow, unless a run with the same manifest exists."""
+    runs, key = registry.tracker.runs, (version.name, encoded.manifest_digest, encoded.output)
+    run = None if encoded.encoded_bytes else runs.dataset_run(*key)
+    is_recorded = run is not None
     if run is None:
-        shards = TokenShards(encoded.output)  # of a store, it holds a copy of the manifest
-        shown = _as_record(encoded, shards, version, paths, asked)
-        run = runs.record(shown, runs.dataset_run(*called, status="RUNNING"))
+        shards = TokenShards(encoded.output)  # from a store: with a local copy of the manifest
+        run_record = _as_record(encoded, shards, version, paths, asked)
+        run = runs.record(run_record, runs.dataset_run(*key, status="RUNNING"))
     base = registry.tracker.settings.ui
     link = run_link(base, run.experiment_id, run.run_id)
-    return replace(encoded, link=link, newly_recorded=not known)
+    return replace(encoded, link=link, newly_recorded=not is_recorded)
 
 
 def _as_record(
@@ -268,7 +249,7 @@ def _as_record(
     asked: Mapping[str, Any],
 ) -> RunRecord:
     ids = digest_of([file.sha256 for shard in shards.records for file in shard.files])
-    given = {key: value for key, value in asked.items() if value is not None}
+    options = {key: value for key, value in asked.items() if value is not None}
     return RunRecord(
         name=version.name,
         title=f"{encoded.reference} dataset",
@@ -279,10 +260,10 @@ def _as_record(
             "output": encoded.output,
             "manifest_digest": encoded.manifest_digest,
         },
-        params={"reference": encoded.reference, "paths": ", ".join(paths), **given},
+        params={"reference": encoded.reference, "paths": ", ".join(paths), **options},
         metrics=encoded.metrics(),
         step=encoded.vocab_size,
-        # Its tokens tell one text from another, and files are not read a second time.
+        # The tokens identify the text, so files are not read a second time.
         inputs=(CorpusInput(Path(paths[0]).name or paths[0], ", ".join(paths), ids, "encoding"),),
         files={f"dataset/{MANIFEST}": shards.path / MANIFEST},
         note=f"{encoded.as_markdown()}\n\n{STEP_IS_IDS}",

@@ -1,4 +1,4 @@
-"""Token shards packed into sequences beside them, and what people should know of it."""
+"""Packing token shards into sequences in a directory beside them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bpeline.tokenizer_core.urls import absolute_name, is_url
 
 @dataclass(frozen=True, slots=True)
 class PackingHandle:
-    """What a worker needs to know to pack: handles."""
+    """What a worker needs for packing."""
 
     shards: str
     out: str
@@ -39,20 +39,13 @@ def pack_beside(
     threads: int | None,
     meeting_place: Path,
 ) -> tuple[TokenShards, list[str]]:
-    """Shuffle and pack documents into a directory below that of their shards.
+    """Shuffle and pack documents into a directory below their shards.
 
-    Shards of a store are fetched first, by every worker, for each packed shard is made of all.
+    Every worker first fetches the shards of a store: each packed shard needs all of them.
 
     Args:
-        shards, length, seed: as for `pack_shards`.
-        engine, threads: who packs, see `flows.engines.working`; the files are the same.
-        meeting_place: a directory that all workers see, where the shards lie in a store.
-
-    Returns:
-        The sequences, and notes: what was written, what was left out, what may be missing.
-
-    Raises:
-        BpelineError: as `pack_shards`; WorkerLost.
+        engine, threads: see `flows.engines.working`; they do not change the files.
+        meeting_place: a directory that all workers can access, used if the shards are in a store.
     """
     out = f"{shards.location}/packed-{length}-{seed}"
     location = absolute_name(shards.location)
@@ -84,11 +77,11 @@ def pack_beside(
     rest = packed.manifest["packed"]["left_out_tokens"]
     notes = [
         f"{packed.location}: {counted(len(packed), 'sequence')} of {length:,} ids, documents "
-        f"shuffled with the seed {seed}; {counted(rest, 'id')} at the end fill no sequence and are "
-        "left out"
+        f"shuffled with the seed {seed}; {counted(rest, 'id')} at the end do not fill a sequence "
+        "and are left out"
     ]
     if shards.manifest["end_of_text"] is None:
-        notes.append("nothing stands between packed documents: --end-of-text puts an id there")
+        notes.append("packed documents are not separated: --end-of-text inserts an id")
     return packed, notes
 
 
@@ -98,7 +91,7 @@ def _advance(record: ShardRecord) -> None:
 
 
 def pack_one(number: int, handle: PackingHandle) -> ShardRecord:
-    """Write one packed shard, unless it is there."""
+    """Write one packed shard, unless it exists."""
     raise_if_stopped()
     packing, _ = _packing(handle)
     record = packing.write(number)
@@ -108,8 +101,8 @@ def pack_one(number: int, handle: PackingHandle) -> ShardRecord:
 
 @functools.lru_cache(maxsize=1)
 def _packing(handle: PackingHandle) -> tuple[Packing, tempfile.TemporaryDirectory[str]]:
-    """The order of all documents, and where copies from a store lie; once in each process."""
-    held = tempfile.TemporaryDirectory(prefix="bpeline-packing-")
-    shards = TokenShards(handle.shards).fetch(held.name)
+    """Return the packing plan and the directory of fetched shards, once per process."""
+    directory = tempfile.TemporaryDirectory(prefix="bpeline-packing-")
+    shards = TokenShards(handle.shards).fetch(directory.name)
     place = shard_place(handle.out)
-    return Packing(shards, place, handle.length, handle.seed, shards.format), held
+    return Packing(shards, place, handle.length, handle.seed, shards.format), directory

@@ -1,8 +1,7 @@
-"""Files become token shards on an engine's workers: the same files as `Tokenizer.encode_files`.
+"""Encoding files on an engine's workers, as `Tokenizer.encode_files` does.
 
-A directory is what all workers share: that of the shards, as a rule. The tokenizer lies in it
-meanwhile, in our own format, and each worker loads it once. Into a store each worker writes its
-shards by itself.
+The workers share a directory, usually that of the shards. The tokenizer is saved there while
+they work, and each worker loads it once. Each worker writes its shards, also to a store.
 """
 
 from __future__ import annotations
@@ -41,9 +40,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """What a worker needs to know to encode: handles."""
+    """What a worker needs for encoding."""
 
-    tokenizer: Path  # the directory it lies in, in our own format
+    tokenizer: Path  # its directory, in bpeline's format
     digest: str
     options: tuple[tuple[str, Any], ...]  # of `file_encoding_of`
     out: str
@@ -67,14 +66,9 @@ def encode_files(
     """Encode files into a directory of token shards on an engine's workers.
 
     Args:
-        tokenizer, paths, format, shard_bytes, on_shard, options: as for `Tokenizer.encode_files`.
-        out: the directory, which all workers must see under this path; or a URL.
-        engine: see `flows.engines.working`.
-        meeting_place: a directory that all workers see, where ``out`` is a URL.
-        threads: workers of a cluster of our own, or threads.
-
-    Raises:
-        BpelineError: as `Tokenizer.encode_files`; InvalidOption for an unknown engine; WorkerLost.
+        out: a directory that all workers can access under this path, or a URL.
+        meeting_place: a directory that all workers can access, used if ``out`` is a URL.
+        engine, threads: see `flows.engines.working`; for the rest see `Tokenizer.encode_files`.
     """
     out = absolute_name(str(out))
     encoding = file_encoding_of(tokenizer, **options)
@@ -88,13 +82,13 @@ def encode_files(
     with engines.working(engine, threads, meeting_place) as working:
 
         def write(parts: Sequence[ShardPart]) -> list[list[ShardRecord]]:
-            most = working.parcels(size)
-            size_of_one = max(1, -(-len(parts) // most))
+            most_parcels = working.parcels(size)
+            size_of_one = max(1, -(-len(parts) // most_parcels))
             begins = range(0, len(parts), size_of_one)
             parcels = [tuple(parts[begin : begin + size_of_one]) for begin in begins]
-            with _lying_in(meeting_place, tokenizer) as lying:
+            with _lying_in(meeting_place, tokenizer) as directory:
                 handle = Encoding(
-                    lying,
+                    directory,
                     tokenizer.digest,
                     tuple(options.items()),
                     out,
@@ -114,7 +108,7 @@ def encode_files(
 
 
 def encode_parcel(parcel: tuple[ShardPart, ...], handle: Encoding) -> list[list[ShardRecord]]:
-    """Write the shards of some parts that are not there yet; their records, part by part."""
+    """Write the missing shards of a parcel; return their records, part by part."""
     listener = progress.current()
 
     def said(amount: int) -> None:
@@ -135,16 +129,12 @@ def encode_parcel(parcel: tuple[ShardPart, ...], handle: Encoding) -> list[list[
 
 @functools.lru_cache(maxsize=2)
 def _load(handle: Encoding) -> FileEncoding:
-    """The tokenizer of a handle, compiled and ready; once in each process.
-
-    Raises:
-        CorruptFile: it is not the one that was asked for.
-    """
+    """Load and compile the tokenizer of a handle, once per process."""
     tokenizer = Tokenizer.load(handle.tokenizer, format="bpeline")
     if tokenizer.digest != handle.digest:
         raise CorruptFile(
-            f"{handle.tokenizer} holds the tokenizer {tokenizer.digest[:12]}",
-            f"the one that was put there, {handle.digest[:12]}",
+            f"{handle.tokenizer} contains the tokenizer {tokenizer.digest[:12]}",
+            f"expected the tokenizer {handle.digest[:12]}, which was saved there",
             "run the same command again",
         )
     encoding = file_encoding_of(tokenizer, **dict(handle.options))
@@ -154,7 +144,7 @@ def _load(handle: Encoding) -> FileEncoding:
 
 @contextmanager
 def _lying_in(meeting_place: Path, tokenizer: Tokenizer) -> Iterator[Path]:
-    """The tokenizer's files in a directory of their own, removed afterwards."""
+    """Save the tokenizer in its own directory; remove it afterwards."""
     place = meeting_place / f"tokenizer-{tokenizer.digest[:12]}"
     try:
         tokenizer.save(place)

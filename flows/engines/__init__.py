@@ -1,4 +1,4 @@
-"""Where the parcels of a step run: threads of this process, or workers of a Dask cluster."""
+"""Engines that run the parcels of a step: local threads, or a Dask cluster."""
 
 from __future__ import annotations
 

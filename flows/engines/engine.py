@@ -1,7 +1,6 @@
-"""Who does the parcels of a step: threads of this process, or the workers of a Dask cluster.
+"""The engine interface: where the parcels of a step run.
 
-Steps and flows know this seam alone; the cluster is in `dask_engine`. Wherever the work is
-done, it is the same function with the same arguments, and its results come in the same order.
+On every engine, the same function runs with the same arguments, and results keep their order.
 """
 
 from __future__ import annotations
@@ -34,21 +33,16 @@ _LEAST_PARCEL = 4 << 20  # bytes
 
 
 class Threads:
-    """Threads of this process.
-
-    Args:
-        workers: how many at once.
-    """
+    """Engine of at most ``workers`` threads of this process."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
 
     def parcels(self, size: int, by_one_thread: bool = False) -> int:
-        """How many parcels ``size`` bytes of files make at most.
+        """Return the maximum number of parcels for ``size`` bytes of files.
 
         Args:
-            by_one_thread: whether one of them is done after the other: what each leaves behind is
-                written by itself, so that few are better.
+            by_one_thread: parcels run one after the other; fewer then mean fewer output files.
         """
         return min(MOST_TASKS, max(1, size // _LEAST_PARCEL)) if by_one_thread else MOST_TASKS
 
@@ -66,22 +60,18 @@ class Threads:
         """Run ``work(item, **shared)`` for every item.
 
         Args:
-            work: a function of a module, so that other processes find it by its name; or a task of
-                one, which in a flow run is a task run for every item.
-            items: parcels: handles, not what they stand for.
-            named: what people are told when a parcel cannot be done.
-            prepare: called once where parcels are done, before the first of them; a worker of a
-                cluster for which it raises a BpelineError is left out.
-            on_interrupt: see `all_results`.
-            most_threads: of one process; None where each is worth it.
-            shared: handles too.
+            work: a module-level function, which other processes import by name; or a task of one,
+                which makes a task run for every item in a flow run.
+            named: describes a parcel in error messages.
+            prepare: called once per process, before its first parcel; a cluster worker for which it
+                raises a BpelineError is left out.
 
         Returns:
             The results in the order of ``items``.
 
         Raises:
             Exception: the first error of a parcel.
-            WorkerLost: workers are gone, or died again and again at the same parcel.
+            WorkerLost: all workers are gone, or several died at the same parcel.
         """
         if items:
             prepare()
@@ -95,23 +85,18 @@ _current: ContextVar[Engine | None] = ContextVar("engine", default=None)
 
 
 def current(workers: int) -> Engine:
-    """The engine of the block we are in (see `working`), else ``workers`` threads."""
+    """Return the engine of the enclosing `working` block, else ``workers`` threads."""
     return _current.get() or Threads(workers)
 
 
 @contextmanager
 def working(name: str, workers: int | None, meeting_place: Path) -> Iterator[Engine]:
-    """Let an engine do the parcels of all steps inside the block.
-
-    Nothing is started or connected to before there is a parcel.
+    """Use an engine for all steps inside the block; it starts with the first parcel.
 
     Args:
         name: ``local``, ``dask``, or the address of a Dask scheduler.
-        workers: threads, or processes of a cluster of our own; None takes one per processor.
-        meeting_place: a directory that all workers must see under this path.
-
-    Raises:
-        InvalidOption: there is no such engine, or it is not installed.
+        workers: threads, or processes of a cluster started here; None means one per processor.
+        meeting_place: a directory that all workers can access under this path.
     """
     check_engine(name)
     workers = workers or available_processors()
@@ -120,8 +105,8 @@ def working(name: str, workers: int | None, meeting_place: Path) -> Iterator[Eng
         if name != LOCAL:
             if find_spec("distributed") is None:
                 raise InvalidOption(
-                    "the package distributed, which speaks to a Dask cluster, is not installed",
-                    "--engine local needs nothing more",
+                    "the package distributed, which connects to a Dask cluster, is not installed",
+                    "--engine local works without it",
                     "type `pip install 'bpeline[cluster]'`",
                 )
             from bpeline.flows.engines.dask_engine import DaskEngine
@@ -136,16 +121,12 @@ def working(name: str, workers: int | None, meeting_place: Path) -> Iterator[Eng
 
 
 def check_engine(name: str) -> None:
-    """Refuse a name that means no engine.
-
-    Raises:
-        InvalidOption: it is neither ``local`` nor ``dask`` nor an address.
-    """
+    """Raise InvalidOption for anything but ``local``, ``dask`` or an address."""
     if name in (LOCAL, DASK) or _ADDRESS.fullmatch(name):
         return
     raise InvalidOption(
         f"there is no engine {name!r}",
-        "accepted: local (threads of this process), dask (processes of this machine), or the "
+        "expected local (threads of this process), dask (processes of this machine), or the "
         "address of a Dask scheduler, such as tcp://10.0.0.5:8786",
         "type `--engine local`, `--engine dask` or `--engine tcp://HOST:PORT`",
     )

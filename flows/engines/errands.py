@@ -1,7 +1,7 @@
-"""What runs in the workers of a cluster, and what each must prove before it may.
+"""Work on the workers of a cluster, and the checks before a worker may run it.
 
-An errand is one map over a cluster. As long as it is wanted there is a small file with its token:
-a worker that does not see it does not see our files, and stops when it is gone.
+An errand is one map over a cluster. A small file with its token exists while the results are
+wanted. A worker that cannot read it does not share our files, and stops when it is removed.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from bpeline.tokenizer_core.splitting import unicode_classes_digest
 
 _ROOMS = ("tokenizer_core", "registry", "flows")
 _DECIDE_COUNTS = ("regex", "numpy", "numba", "duckdb", "pyarrow")
-_SECONDS_TO_APPEAR = 5.0  # network file systems remember for some seconds that a file is not there
+_SECONDS_TO_APPEAR = 5.0  # network file systems cache for some seconds that a file is missing
 _LOOK_SECONDS = 0.1
 
-_admitted: set[str] = set()  # tokens of errands that this process may do
+_admitted: set[str] = set()  # tokens of errands that this process may run
 _admitting = threading.Lock()
 
 
 @functools.cache
 def program_digest() -> str:
-    """Digest of all that results depend on beside the text: our sources, libraries, Unicode."""
+    """Digest of everything but the text that affects counts: code, libraries, Unicode."""
     root = Path(__file__).parents[2]
     sources = {
         str(path.relative_to(root)): digest_of_bytes(path.read_bytes())
@@ -52,12 +52,12 @@ def program_digest() -> str:
 
 
 def other_program(who: str, reason: str = "") -> WorkerRefused:
-    """The error of somebody who would count otherwise, or cannot at all."""
+    """Return the error for a worker that would count differently, or cannot count."""
     how = f"cannot be used: {reason}" if reason else "runs another version"
     return WorkerRefused(
         f"{who} {how} (of bpeline, its libraries or Unicode tables)",
-        "the same program on all machines: others would count otherwise without a word",
-        "`pip install 'bpeline[cluster]'` in the same versions everywhere, and start workers anew",
+        "expected the same program on all machines: others would silently count differently",
+        "type `pip install 'bpeline[cluster]'` in the same versions everywhere, restart workers",
     )
 
 
@@ -66,10 +66,8 @@ class Errand:
     """One map over a cluster, as its workers see it.
 
     Attributes:
-        path: of the file that is there as long as the results are wanted.
-        token: what it holds.
-        program: `program_digest` of who asks.
-        prepare: compiles what is needed, and raises a BpelineError where parcels cannot be read.
+        path: file that exists while the results are wanted.
+        prepare: compiles the kernels; raises a BpelineError if parcels cannot be read.
     """
 
     path: Path
@@ -78,16 +76,11 @@ class Errand:
     prepare: Callable[[], object]
 
     def is_over(self) -> bool:
-        """Whether nobody waits for the results any more."""
+        """Whether the results are no longer wanted."""
         return not self.path.exists()
 
     def admit(self, where: str) -> None:
-        """Prepare this process, once; ``where`` it runs is told.
-
-        Raises:
-            WorkerRefused: it runs another program, does not see the asker's files, or may not read
-                what it has to.
-        """
+        """Prepare this process, once; raise WorkerRefused if it is unsuitable."""
         if self.token in _admitted:
             return
         with _admitting:
@@ -95,15 +88,15 @@ class Errand:
                 raise other_program(where)
             if self._token_here() != self.token:
                 raise WorkerRefused(
-                    f"{where} does not see {self.path.parent}",
-                    "workers that share the workspace and the corpus under the same paths",
+                    f"{where} cannot access {self.path.parent}",
+                    "expected workers that share the workspace and the corpus under the same paths",
                     "name a directory on a shared file system, with --workspace (or -o)",
                 )
             try:
                 self.prepare()
             except BpelineError as error:
                 raise WorkerRefused(
-                    f"{where} cannot do it: {error.happened}", error.accepted, error.next_step
+                    f"{where} cannot run it: {error.happened}", error.accepted, error.next_step
                 ) from error
             _admitted.add(self.token)
 
@@ -119,9 +112,9 @@ class Errand:
 
 @contextmanager
 def errand(meeting_place: Path, prepare: Callable[[], object]) -> Iterator[Errand]:
-    """Make an errand; it is over when the block is left."""
+    """Create an errand that ends with the block."""
     token = secrets.token_hex(8)
-    path = meeting_place / f".tmp-errand-{token}"  # swept, should nobody be left to remove it
+    path = meeting_place / f".tmp-errand-{token}"  # cleaned up later if this process dies
     DURABLE.write(path, token.encode())
     try:
         yield Errand(path, token, program_digest(), prepare)
@@ -130,7 +123,7 @@ def errand(meeting_place: Path, prepare: Callable[[], object]) -> Iterator[Erran
 
 
 class Tally(progress.Progress):
-    """Adds up what a step says of its progress, to be told where somebody listens."""
+    """Sums up the progress of a step, to be reported by the client."""
 
     def __init__(self) -> None:
         self.amounts: dict[str, int] = {}
@@ -140,26 +133,24 @@ class Tally(progress.Progress):
 
 
 async def admit_here(errand: Errand, dask_worker: Any) -> None:
-    """Prepare a worker, which answers its scheduler meanwhile; errors as `Errand.admit`."""
+    """Prepare a worker without blocking its event loop; errors as in `Errand.admit`."""
     await asyncio.to_thread(errand.admit, _place(dask_worker.address))
 
 
 def run_parcel(
     item: Any, errand: Errand, work: Callable[..., Any], shared: dict[str, Any]
 ) -> tuple[Any, dict[str, int]]:
-    """Do one parcel in a worker; what the work returned, and its progress by name.
+    """Run one parcel in a worker; return its result and its progress by name.
 
     Raises:
-        WorkerRefused: see `Errand.admit`.
-        BpelineError: of the work; it names the worker.
-        Stopped: nobody waits for it any more.
+        Stopped: the result is no longer wanted.
     """
     where = _place(get_worker().address)
     errand.admit(where)
-    heard = Tally()
+    tally = Tally()
     try:
-        with progress.listening(heard), stopped_by(errand.is_over):
-            return work(item, **shared), heard.amounts
+        with progress.listening(tally), stopped_by(errand.is_over):
+            return work(item, **shared), tally.amounts
     except BpelineError as error:
         error.happened = f"{error.happened} (in {where})"
         parts = (error.happened, error.accepted, error.next_step)
@@ -168,7 +159,7 @@ def run_parcel(
 
 
 def dask_setup(worker: object) -> None:
-    """In each worker of our own: Ctrl-C reaches all processes of a terminal, and we end these."""
+    """Ignore Ctrl-C in workers started here; the client ends them."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -1,4 +1,4 @@
-"""Versions evaluated: new ones, registered ones, their sizes and their tokens."""
+"""Evaluation of new and registered versions, of their sizes and of their tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The evaluation of a tokenizer: what was measured, on which texts, beside which versions."""
+"""The evaluation of a tokenizer: its figures, texts, and versions compared with."""
 
 from __future__ import annotations
 
@@ -32,17 +32,16 @@ from bpeline.tokenizer_core.evaluation import (
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-HELD_OUT, TRAINING = "held-out", "training"  # what these are called where no sources were named
+HELD_OUT, TRAINING = "held-out", "training"  # names of texts without named sources
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredOn:
-    """What kind of text a tokenizer is measured on.
+    """The kind of text that a tokenizer is measured on.
 
     Attributes:
-        made: the evaluation set; None where the name has none.
-        set_number: of it among those of the name, from 1; 0 for a set of no name yet.
-        held_out: whether training has not seen the text.
+        made: the evaluation set; None if the name has none.
+        set_number: number of the set for the name, from 1; 0 for a set without a name yet.
     """
 
     made: EvaluationSet | None
@@ -50,18 +49,12 @@ class MeasuredOn:
     held_out: bool
 
     def __str__(self) -> str:
-        return str(self.made or "text of this training's own, which is no evaluation set")
+        return str(self.made or "this training's own text (no evaluation set)")
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredTexts:
-    """The texts that a tokenizer is measured on.
-
-    Attributes:
-        on: what kind of text.
-        texts: with their documents.
-        own: texts of this training's own.
-    """
+    """The texts that a tokenizer is measured on; ``own`` is this training's own text."""
 
     on: MeasuredOn
     texts: list[EvaluationText]
@@ -70,13 +63,7 @@ class MeasuredTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedTokens:
-    """How the words trained on use the tokens.
-
-    Attributes:
-        made: the tokens of these words.
-        use: how often each occurs.
-        usage: how they use the vocabulary; None for algorithms other than byte-level BPE.
-    """
+    """Usage of the tokens in the words trained on; ``usage`` only for byte-level BPE."""
 
     made: MadeTokens
     use: TokenUse
@@ -85,24 +72,17 @@ class TrainedTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluated:
-    """What was measured, and on what.
+    """The evaluation of a new tokenizer.
 
     Attributes:
-        tokenizer: the new one, as learned.
-        on: what kind of text.
-        sources: of the texts.
-        evaluation: the figures.
-        references: label → what the tokenizers compared with are called.
-        parallel: whether the texts of all languages say the same.
-        comparison: to the present champion; None when there is none.
-        new: on text of this training's own that is not in the set; None where there is none.
-        robustness: on the set with its text changed; None where there is none, of trials, and
-            where it cannot be measured, see `may_be_perturbed`.
-        languages: robustness of every language of several that has enough documents.
-        trained: on the words trained on; None where nothing was trained.
-        left_out: digest of the set whose passages were left out of training, although nothing
-            else held them out; empty where there was no need.
-        remark: why it was not measured on what was asked for; empty as a rule.
+        references: label → name of the tokenizer compared with.
+        parallel: whether the texts of all languages have the same content.
+        new: evaluation on this training's own text that is not in the set; None without such text.
+        robustness: on the set with perturbed text; None without a set, for trials, and if it
+            cannot be measured, see `may_be_perturbed`.
+        left_out: digest of the set whose passages were excluded from training; usually empty,
+            because held-out text is excluded anyway.
+        remark: why the requested texts were not used; usually empty.
     """
 
     tokenizer: Tokenizer
@@ -121,21 +101,21 @@ class Evaluated:
 
     @property
     def made(self) -> EvaluationSet | None:
-        """The evaluation set measured on; None for other texts."""
+        """The evaluation set, or None for other texts."""
         return self.on.made
 
     @property
     def usage(self) -> TokenUsage | None:
-        """How the words trained on use the vocabulary, if that is known."""
+        """Usage of the vocabulary in the words trained on, if known."""
         return None if self.trained is None else self.trained.usage
 
     @property
     def report(self) -> CompressionReport:
-        """Of all texts together."""
+        """Compression of all texts together."""
         return self.evaluation.report
 
     def record(self) -> dict[str, Any]:
-        """The content of ``evaluation.json``."""
+        """Return the content of ``evaluation.json``."""
         return evaluation_record(
             self.evaluation,
             digest=self.tokenizer.digest,
@@ -153,12 +133,12 @@ class Evaluated:
 
     @property
     def is_small(self) -> bool:
-        """Whether another sample of the same corpus would give clearly other figures."""
+        """Whether another sample of the same corpus would give clearly different figures."""
         return self.report.documents < FEWEST_DOCUMENTS or self.report.bytes < LEAST_BYTES
 
     @property
     def kind(self) -> str:
-        """What kind of text it was: ``held-out``, ``training``, or from which sources."""
+        """Kind of the text: ``held-out``, ``training``, or the name of its source."""
         if not self.on.held_out:
             return TRAINING
         if not any(source.files for source in self.sources):
@@ -168,20 +148,20 @@ class Evaluated:
 
     @property
     def outcome(self) -> str:
-        said = (
+        summary = (
             f"{self.report.bytes_per_token:.4f} bytes/token on "
             f"{counted(self.report.documents, f'{self.kind} document')}, "
             f"{megabytes(self.report.bytes)}{', a small sample' if self.is_small else ''}"
         )
         if self.made is not None:
-            said += f" (evaluation set {self.made.digest[:8]})"
-        said += self._against_champion(self.evaluation)
+            summary += f" (evaluation set {self.made.digest[:8]})"
+        summary += self._against_champion(self.evaluation)
         if self.new is not None:
-            said += (
-                f"; of new text of its own, {megabytes(self.new.report.bytes)}: "
+            summary += (
+                f"; on its own new text, {megabytes(self.new.report.bytes)}: "
                 f"{self.new.report.bytes_per_token:.4f}{self._against_champion(self.new)}"
             )
-        return said
+        return summary
 
     def _against_champion(self, evaluation: Evaluation) -> str:
         opponent = evaluation.opponents.get(CHAMPION)
@@ -193,21 +173,23 @@ class Evaluated:
 
     @property
     def warning(self) -> str:
-        """What people should know of the figures before they compare them; may be empty."""
+        """What to consider before comparing the figures; may be empty."""
         return "; ".join(filter(None, (self.remark, self._weakness)))
 
     @property
     def _weakness(self) -> str:
         if not self.on.held_out:
-            return "no document was held out: evaluated on training text, which flatters"
+            return "no document was held out: evaluated on training text, so figures are optimistic"
         if not self.is_small:
             return ""
         was = "was" if self.report.documents == 1 else "were"
-        said = (
+        warning = (
             f"only {counted(self.report.documents, 'document')} of {megabytes(self.report.bytes)} "
-            f"together {was} evaluated on: below {FEWEST_DOCUMENTS} documents or "
-            f"{megabytes(LEAST_BYTES)}, chance moves bytes/token by 3 % and more"
+            f"in all {was} evaluated on: below {FEWEST_DOCUMENTS} documents or "
+            f"{megabytes(LEAST_BYTES)}, bytes/token varies by 3 % and more by chance"
         )
         if self.made is not None:
-            said += ". The evaluation set is provisional: the next training with enough replaces it"
-        return f"{said}; hold out more (`--held-out 0.1`) or give more text (`--eval`)"
+            warning += (
+                ". The evaluation set is provisional: the next training with enough replaces it"
+            )
+        return f"{warning}; hold out more (`--held-out 0.1`) or give more text (`--eval`)"

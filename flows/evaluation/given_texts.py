@@ -1,4 +1,4 @@
-"""Two tokenizers compared on what was typed: files, named sources that make slices, and morphs."""
+"""Comparing two tokenizers on files, on named sources as slices, and on morphs."""
 
 from __future__ import annotations
 
@@ -37,38 +37,34 @@ def compare_on(
 
     Args:
         first, second, text_field, separator, shown: see `registry.comparison.compare_versions`.
-        on: files, directories and globs; or all of them named sources, as `evaluation_sources`
-            spells them. What is a file, whatever its name, is that file.
-
-    Raises:
-        InvalidOption: some are named and others are not; a separator, and no files.
-        BpelineError: see `compare_versions`.
+        on: files, directories and globs; or only named sources, in the syntax of
+            `evaluation_sources`. An existing file is always read as a file.
     """
     if separator is not None and not on:
         raise InvalidOption(
-            "--separator was given, and no files to compare on",
-            "files, and what separates their documents",
+            "--separator was given without files to compare on",
+            "expected files, and the separator of their documents",
             "add `--eval FILES`, or leave --separator out",
         )
     reading: dict[str, Any] = {"text_field": text_field, "separator": separator}
-    named = [one for one in on if is_named(one)]
+    named = [path for path in on if is_named(path)]
     if not named:
         return compare_versions(first, second, on=on, shown=shown, **reading)
     if len(named) < len(on):
-        (other, *_) = (one for one in on if one not in named)
+        (other, *_) = (path for path in on if path not in named)
         raise InvalidOption(
-            f"--eval names the source {named[0]!r}, and files without a name: {other!r}",
-            "accepted are files alone, or named sources alone, each a slice",
-            f"type `--eval 'other={other}'`",
+            f"--on names the source {named[0]!r}, and files without a name: {other!r}",
+            "expected either files, or only named sources, each of which is a slice",
+            f"type `--on 'other={other}'`",
         )
-    asked = evaluation_sources(named)
-    found, skipped = files_of_each(asked.sources)
+    evaluation = evaluation_sources(named)
+    files_found, skipped = files_of_each(evaluation.sources)
     sources = [
-        NamedFiles(one.name, files, one.language, one.domain)
-        for one, files in zip(asked.sources, found, strict=True)
+        NamedFiles(path.name, files, path.language, path.domain)
+        for path, files in zip(evaluation.sources, files_found, strict=True)
     ]
     compared = compare_on_slices(
-        first, second, sources, parallel=asked.parallel, shown=shown, **reading
+        first, second, sources, parallel=evaluation.parallel, shown=shown, **reading
     )
     return replace(compared, skipped=skipped)
 
@@ -76,16 +72,7 @@ def compare_on(
 def with_morphology(
     compared: VersionComparison, first: str, second: str, path: Path
 ) -> VersionComparison:
-    """A comparison with both tokenizers' figures of a segmentation into morphs.
-
-    Args:
-        first, second: what is compared.
-        path: see `tokenizer_core.evaluation.metrics.read_gold`.
-
-    Raises:
-        InvalidOption: not such a file.
-        BpelineError: one of the tokenizers cannot be loaded.
-    """
+    """Add both tokenizers' scores on a segmentation into morphs, see `read_gold`."""
     gold = read_gold(path)
     before, after = (
         boundary_scores(load_tokenizer(reference), gold).metrics for reference in (first, second)
@@ -95,17 +82,13 @@ def with_morphology(
 
 
 def with_serving_cost(compared: VersionComparison, model: NamedShape) -> VersionComparison:
-    """A comparison with what a byte of the texts costs a model with either vocabulary.
-
-    Raises:
-        InvalidOption: there were no texts to measure on.
-    """
-    found = (one for one in compared.metrics if one.key == BYTES_PER_TOKEN)
-    measured = next(found, None)
+    """Add the cost of a byte of text for a model with either vocabulary."""
+    candidates = (metric for metric in compared.metrics if metric.key == BYTES_PER_TOKEN)
+    measured = next(candidates, None)
     if measured is None or measured.first is None or measured.second is None:
         raise InvalidOption(
-            "a model shape was given, and no text to tell what it costs",
-            "both tokenizers measured on the same text",
+            "a model shape was given, but no text to measure its cost on",
+            "expected both tokenizers to be measured on the same text",
             "add `--eval FILES`",
         )
     figures = measured.first, measured.second
@@ -114,5 +97,5 @@ def with_serving_cost(compared: VersionComparison, model: NamedShape) -> Version
 
 
 def _with_metrics(compared: VersionComparison, pairs: Iterable[MetricPair]) -> VersionComparison:
-    metrics = sorted((*compared.metrics, *pairs), key=lambda one: one.key)
+    metrics = sorted((*compared.metrics, *pairs), key=lambda metric: metric.key)
     return replace(compared, metrics=tuple(metrics))

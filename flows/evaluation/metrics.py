@@ -1,4 +1,4 @@
-"""What MLflow shows of an evaluation: metrics and charts."""
+"""Metrics and charts of an evaluation for MLflow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Curve = tuple[tuple[int, float], ...]
 
 
 def metrics_of(evaluated: Evaluated) -> dict[str, float]:
-    """Every metric that is worth a line or a chart; ``evaluation.json`` has the rest."""
+    """Return the metrics for MLflow; ``evaluation.json`` has all of them."""
     evaluation = evaluated.evaluation
     metrics = dict(evaluation.slices[ALL].metrics)
     for part in shown_slices(evaluation):
@@ -61,7 +61,7 @@ def metrics_of(evaluated: Evaluated) -> dict[str, float]:
 
 
 def curves_of(evaluated: Evaluated) -> dict[str, Curve]:
-    """What varies with the vocab size, beside the compression of everything."""
+    """Return the curves over the vocab size, apart from the compression of all text."""
     evaluation = evaluated.evaluation
     curves = {MERGE_GAIN: evaluation.report.merge_gain}
     for part in shown_slices(evaluation):
@@ -71,12 +71,12 @@ def curves_of(evaluated: Evaluated) -> dict[str, Curve]:
 
 
 def shown_slices(evaluation: Evaluation) -> list[Slice]:
-    """The slices that say something by themselves, without everything."""
+    """Return the slices that differ from the whole text."""
     return evaluation.distinct_parts[1:]
 
 
 def _percent(name: str, change: Change) -> Iterator[tuple[str, float]]:
-    """By how many per cent the number of tokens changes, and the ends of the interval."""
+    """Yield the change of the number of tokens in per cent, and its interval."""
     yield name, 100 * change.value
     if SHOWN_CONFIDENCE in change.intervals:
         low, high = change.intervals[SHOWN_CONFIDENCE]
@@ -106,7 +106,7 @@ def _between_languages(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
 
 
 def _between_sources(evaluation: Evaluation) -> Iterator[tuple[str, float]]:
-    """How equally sources are treated that a training serves alike, and were without it."""
+    """Yield the Gini coefficients of balanced sources, with --parity and without it."""
     ordinary = evaluation.opponents.get(ORDINARY)
     if ordinary is None:
         return
@@ -138,7 +138,7 @@ _MOST_CURVES = 8
 def draw_figures(
     name: str, evaluated: Evaluated, directory: Path, choice: SizeChoice | None = None
 ) -> tuple[Path, ...]:
-    """Draw everything worth a look into a directory."""
+    """Draw all charts of an evaluation into a directory."""
     title = f"{name}, {evaluated.report.vocab_size:,} ids"
     charts: dict[str, Chart | Bars] = {
         "compression.svg": _curves(evaluated),
@@ -158,7 +158,7 @@ def draw_figures(
 
 
 def _curves(evaluated: Evaluated) -> Chart:
-    """Bytes per token over the vocab size: of all text, the champion, and slices."""
+    """Draw bytes per token over the vocab size: all text, the champion, and slices."""
     lines = [
         Line("all text", sorted(evaluated.report.curve), dots=True),
         *(Line(name, sorted(curve), dots=True) for name, curve in _beside(evaluated)),
@@ -167,10 +167,7 @@ def _curves(evaluated: Evaluated) -> Chart:
 
 
 def _merge_gain(evaluated: Evaluated, choice: SizeChoice | None) -> Chart:
-    """How many tokens of a million one merge saves, over the vocab size; both logarithmic.
-
-    Where none saves anything, that is drawn.
-    """
+    """Draw the tokens that one merge saves, of a million, over the vocab size."""
     gains = sorted(evaluated.report.merge_gain)
     saving = [point for point in gains if point[1] > 0]
     shown = saving or gains
@@ -191,20 +188,20 @@ def _merge_gain(evaluated: Evaluated, choice: SizeChoice | None) -> Chart:
 
 
 def _sizes(choice: SizeChoice) -> Chart:
-    """What a byte of text costs over the vocab size, and which size was chosen."""
-    costs = [(one.vocab_size, one.flops_per_byte / 1e6) for one in choice.found.shown]
+    """Draw the cost of a byte of text over the vocab size, with the chosen size."""
+    costs = [(size.vocab_size, size.flops_per_byte / 1e6) for size in choice.found.shown]
     least = [point for point in costs if point[0] == choice.size]
     lines = [Line("cost", costs), Line(f"least: {choice.size:,} ids", least, dots=True)]
     return Chart("Cost", "vocab size", "MFLOPs for a byte of text", lines)
 
 
 def _slices(name: str, evaluated: Evaluated, slices: Sequence[str]) -> Bars:
-    """Bytes per token of every slice, beside those of what it is compared with."""
+    """Draw bytes per token of every slice, beside those of the opponents."""
     evaluation = evaluated.evaluation
     values = {name: evaluation.slices}
     values |= {
-        f"{label} ({evaluated.references[label]})" if label == CHAMPION else label: one.slices
-        for label, one in evaluation.opponents.items()
+        f"{label} ({evaluated.references[label]})" if label == CHAMPION else label: opponent.slices
+        for label, opponent in evaluation.opponents.items()
     }
     bars = {
         name: [measured[part].metrics[BYTES_PER_TOKEN] for part in slices]

@@ -1,4 +1,4 @@
-"""A tokenizer is measured on documents that training has not seen, beside those it should beat."""
+"""Evaluation of new tokenizers on held-out documents, with their opponents."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ from bpeline.tokenizer_core.evaluation import (
 )
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-MOST_HELD_OUT = 8 << 20  # bytes evaluated on; beyond it documents are left out evenly
-MOST_TRAINING = 1 << 20  # bytes taken from the beginning of the corpus when none were held out
+MOST_HELD_OUT = 8 << 20  # bytes evaluated on; a larger text is sampled evenly
+MOST_TRAINING = 1 << 20  # bytes from the beginning of the corpus if nothing was held out
 
 _Champion = tuple[ResolvedVersion, Tokenizer] | None
 
@@ -88,13 +88,10 @@ def texts_to_measure(
     *,
     adopts: bool,
 ) -> MeasuredTexts:
-    """The evaluation set of the name; else what was held out, else text that was trained on.
+    """Return the evaluation set of the name, else held-out text, else training text.
 
     Args:
-        adopts: whether what was held out becomes the set of a name that has none.
-
-    Raises:
-        CorruptFile: the set, or what was held out, was damaged.
+        adopts: whether held-out text becomes the set of a name that has none.
     """
     store = WordCountStore(registry.workspace)
     own = setup.given or tuple(_held_out(words, request, store))
@@ -102,7 +99,7 @@ def texts_to_measure(
     if made is not None:
         texts = texts_of(registry.workspace, made)
     else:
-        texts = [_as_evaluated(one) for one in own or [_training_text(plan)]]
+        texts = [_as_evaluated(text) for text in own or [_training_text(plan)]]
     on = MeasuredOn(made, number, made is not None or bool(own))
     return MeasuredTexts(on, texts, own)
 
@@ -118,22 +115,17 @@ def evaluate(
     adopts: bool = True,
     beside: Mapping[str, Tokenizer] | None = None,
 ) -> Evaluated:
-    """Measure on the evaluation set of the name, which the first training makes.
+    """Measure on the evaluation set of the name, which its first training creates.
 
-    Held-out documents become it where no text was given; without any of these there is only
-    training text. The champion and the baselines are measured on the same documents. A champion
-    that cannot be had is noted and left out. A training that forbids tokens, or serves its sources
-    alike, is measured beside the same one that does not, so that its cost is known; so is one with
-    superwords beside the words alone, where there are words for as many ids.
+    Without ``--eval``, held-out documents become the set; without these, training text is used. The
+    champion and the baselines are measured on the same documents; a champion that cannot be loaded
+    is noted and left out. To show their cost, trainings with token rules or ``--parity`` are also
+    compared with the same training without them, and superwords with the words alone, if these
+    have as many ids.
 
     Args:
-        adopts: whether the set becomes the name's, and what was measured is kept: not of trials.
+        adopts: whether the set becomes that of the name and measurements are kept; not for trials.
         beside: label → another tokenizer to compare with.
-
-    Raises:
-        CorpusError: a source that cannot be read as declared.
-        InvalidTokenizer: a document does not survive encoding and decoding by byte-level BPE; a
-            defect of ours. Other algorithms lose what stands between words.
     """
     workspace = registry.workspace
     tokenizer = learned.tokenizer(request)
@@ -153,7 +145,7 @@ def evaluate(
         words_before = load_tokenizer(request.extends, workspace)
         if not slots_of(words_before) and words_before.vocab_size >= request.learned_size:
             others[WORDS_ALONE] = of_size(words_before, request.learned_size)
-            references[WORDS_ALONE] = "as many ids of the tokenizer of words"
+            references[WORDS_ALONE] = "the tokenizer of words with as many ids"
     measuring = texts_to_measure(words, plan, setup, request, registry, adopts=adopts)
     evaluated = _evaluated(
         tokenizer, champion, others, references, measuring, setup, request, registry,
@@ -174,15 +166,9 @@ def evaluate(
 def evaluate_imported(
     tokenizer: Tokenizer, setup: EvaluationSetup, request: ImportRequest, registry: Registry
 ) -> Evaluated | None:
-    """Measure what was not trained here, as `evaluate` measures what was.
+    """Measure an imported tokenizer; None without an evaluation set and given texts.
 
-    Of an algorithm whose decoding does not give every text back, that is a figure and no error.
-
-    Returns:
-        The figures; None where there is neither an evaluation set nor text that was given.
-
-    Raises:
-        EmptyCorpus: a text without a word.
+    Unlike in `evaluate`, lossy decoding is reported as a figure instead of an error.
     """
     workspace = registry.workspace
     if setup.made is None and not setup.given:
@@ -214,32 +200,23 @@ def _evaluated(
     lossless: bool = False,
     development: tuple[DevelopmentText, ...] = (),
 ) -> Evaluated:
-    """Measure a tokenizer and its opponents.
-
-    Args:
-        keeps: whether the measurements of an evaluation set are kept, and robustness is measured.
-        lossless: whether decoding must give every document back.
-        development: of the new tokenizer.
-
-    Raises:
-        InvalidTokenizer: it does not.
-    """
+    """Measure a tokenizer and its opponents."""
     texts, made = measuring.texts, measuring.on.made
     evaluation, measured = evaluate_texts(tokenizer, others, texts, setup.parallel)
     report = evaluation.report
     if report.roundtrip_failures and lossless:
         raise InvalidTokenizer(
             f"{report.roundtrip_failures} of {report.documents:,} documents "
-            "did not come back from encoding and decoding as they were",
-            "every document survives: this is a defect of bpeline",
+            "were changed by encoding and decoding",
+            "expected every document unchanged: this is a defect of bpeline",
             "report it; nothing was published",
         )
     if made is not None and keeps:
         which = {"": (tokenizer.digest, tokenizer.vocab_size)}
         if champion is not None:
             which[CHAMPION] = (champion[0].digest, champion[1].vocab_size)
-        for found in measurements_of(evaluation, measured, made, which):
-            keep_measurement(registry.workspace, found)
+        for measurement in measurements_of(evaluation, measured, made, which):
+            keep_measurement(registry.workspace, measurement)
     robustness, languages = _robustness(
         tokenizer, champion, texts if made is not None and keeps else ()
     )
@@ -272,9 +249,9 @@ def _evaluated(
 def _opponents(
     registry: Registry, request: TrainingRequest | ImportRequest
 ) -> tuple[_Champion, dict[str, Tokenizer], dict[str, str]]:
-    """The champion; all that is measured beside the new one, and what they are called."""
+    """Return the champion, all opponents by label, and their names."""
     others = load_baselines(request.baselines, registry.workspace.root)
-    references = dict(one.split("=", 1) for one in request.baselines)
+    references = dict(baseline.split("=", 1) for baseline in request.baselines)
     champion = _champion(registry, request.name)
     if champion is not None:
         others = {CHAMPION: champion[1], **others}
@@ -290,7 +267,7 @@ def _the_set(
     registry: Registry,
     adopts: bool,
 ) -> tuple[EvaluationSet | None, int]:
-    """The evaluation set, and its number; held-out text becomes it where it may and suffices."""
+    """Return the evaluation set and its number; held-out text may replace it."""
     made, number = setup.made, setup.number
     if setup.replaceable and own:
         held_out, documents = as_set(own, shards=words.shards, parallel=setup.parallel)
@@ -305,7 +282,7 @@ def _the_set(
 def _adopted(
     made: EvaluationSet, number: int, name: str, registry: Registry
 ) -> tuple[EvaluationSet, int]:
-    """The set that a name has from now on, and its number, after having had that of ``number``."""
+    """Make a set that of a name; return the name's set and its number."""
     named = registry.catalogue.give_evaluation_set(
         name, made.digest, instead_of=number, by=BY_TRAINING,
         reason="the first" if not number else "the one before was provisional",
@@ -318,17 +295,17 @@ def _adopted(
 
 
 def _measure_others_anew(registry: Registry, name: str) -> None:
-    """The versions that an alias points to, on the set that replaced a provisional one."""
+    """Measure the versions with an alias on the set that replaced a provisional one."""
     try:
-        anew = measure_anew(registry, name)
+        measured = measure_anew(registry, name)
     except (RegistryError, CorruptFile) as error:
         progress.current().note(
             f"the versions of {name} were not measured on its new evaluation set: "
             f"{error.happened}; type `bpeline evaluate {name}`"
         )
     else:
-        said = ", ".join(str(one.version) for one in anew)
-        progress.current().note(f"{name} has another evaluation set now; measured on it: {said}")
+        versions = ", ".join(str(version.version) for version in measured)
+        progress.current().note(f"{name} has a new evaluation set; measured on it: {versions}")
 
 
 def _as_evaluated(text: Text) -> EvaluationText:
@@ -342,17 +319,13 @@ def _on_new_text(
     made: EvaluationSet | None,
     texts: Sequence[EvaluationText],
 ) -> Evaluation | None:
-    """The new tokenizer, and the champion, on text of this training that is not in the set.
-
-    Args:
-        texts: of the set.
-    """
+    """Evaluate tokenizer and champion on this training's text outside ``texts``."""
     if made is None:
         return None
     known = {document for text in texts for document in text.documents}
     new = []
     for text in own:
-        documents = [one for one in text.documents if one not in known]
+        documents = [item for item in text.documents if item not in known]
         documents = new_documents(documents, list(known)) if documents else []
         if documents:
             new.append(EvaluationText(text.name, documents, text.language, text.domain))
@@ -368,16 +341,16 @@ def _robustness(
     champion: _Champion,
     texts: Sequence[EvaluationText],
 ) -> tuple[Robustness | None, Mapping[str, Robustness]]:
-    """What both make of the texts with typos, in other letters …; and that by language."""
+    """Measure both on perturbed texts, overall and by language."""
     if not may_be_perturbed(tokenizer):
         return None, {}
     others = {CHAMPION: champion[1]} if champion and may_be_perturbed(champion[1]) else {}
     documents = (document for text in texts for document in text.documents)
     try:
-        found = measure_robustness(tokenizer, others, documents)
+        overall = measure_robustness(tokenizer, others, documents)
     except EmptyCorpus:  # no word in what is perturbed
         return None, {}
-    return found, robustness_by_language(tokenizer, others, texts)
+    return overall, robustness_by_language(tokenizer, others, texts)
 
 
 def _training_text(plan: CorpusPlan) -> Text:
@@ -393,24 +366,20 @@ def _sources(
                            one.documents, one.bytes)
             for one in made.texts
         )  # fmt: skip
-    found = []
+    measured = []
     for text in texts:
         content = DocumentDigest.of(text.documents)
-        found.append(
+        measured.append(
             MeasuredSource(text.name, (), text.language, text.domain, content.digest,
                            content.documents, content.bytes)
         )  # fmt: skip
-    return tuple(found)
+    return tuple(measured)
 
 
 def _held_out(
     words: CountedWords, request: TrainingRequest, store: WordCountStore
 ) -> Iterator[Text]:
-    """What was held out: of all the corpus, or of each named source that holds any.
-
-    Sources are evaluated on about the same amount of text each where there is enough of it,
-    whatever their share of the corpus and their weight.
-    """
+    """Yield the held-out text of all, or about the same amount from each named source."""
     if not request.sources:
         documents = store.held_out_documents(words.shards, MOST_HELD_OUT)
         if documents:
@@ -423,8 +392,7 @@ def _held_out(
 
 
 def _champion(registry: Registry, name: str) -> _Champion:
-    """The version in place; None when there is none, or none that can be had: hours of training
-    are not lost over a comparison."""
+    """Return the champion, or None if there is none or it cannot be loaded."""
     try:
         version = present_version(registry, name, CHAMPION)
         return None if version is None else (version, load_version(registry, version))
@@ -434,14 +402,14 @@ def _champion(registry: Registry, name: str) -> _Champion:
 
 
 def _first_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:
-    """Documents from the beginning of the corpus, `MOST_TRAINING` bytes of them."""
+    """Yield documents from the beginning of the corpus, `MOST_TRAINING` bytes."""
     room = MOST_TRAINING
     for file in files:
         chunks = read_chunks(ChunkGroup(file), reading.of_source(file.source), MOST_TRAINING)
         for _, text in chunks:
             for begin, end in documents_between(text, reading.special_bytes)[0].tolist():
                 document = text.text.bytes(begin, min(end, begin + room))
-                yield document.decode(errors="ignore").encode()  # not a part of a character
+                yield document.decode(errors="ignore").encode()  # drops a partial character
                 room -= end - begin
                 if room <= 0:
                     return

@@ -1,4 +1,4 @@
-"""Versions measured on the evaluation set of their name, and the sets of names: shown, changed."""
+"""Evaluation of registered versions, and the evaluation sets of names."""
 
 from __future__ import annotations
 
@@ -52,17 +52,15 @@ from bpeline.tokenizer_core.shards import NO_SEPARATOR
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tables import Table
 
-UNNAMED = "text"  # the slice of files that were given without a name
+UNNAMED = "text"  # the slice of files without a name
 
 
 @dataclass(frozen=True, slots=True)
 class ListedSet:
-    """A set that a name has or had.
+    """A current or former evaluation set of a name.
 
     Attributes:
-        named: since when, by whom, why.
-        made: what it is; None where its documents are not in this workspace.
-        current: whether the name has it now.
+        made: the set; None if its documents are not in this workspace.
     """
 
     named: NamedSet
@@ -71,55 +69,45 @@ class ListedSet:
 
 
 def list_sets(name: str | None = None) -> list[ListedSet]:
-    """The evaluation sets of all names, or of one, by name and number.
-
-    Raises:
-        StorageError: there is no workspace.
-    """
+    """List the evaluation sets of all names, or of one, by name and number."""
     if name is not None:
         validate_name(name)
     registry = open_registry(make=False)
-    found = registry.catalogue.evaluation_sets(name)
-    latest = {one.name: one.number for one in found}
+    named_sets = registry.catalogue.evaluation_sets(name)
+    latest = {named_set.name: named_set.number for named_set in named_sets}
     return [
-        ListedSet(one, _known(registry, one.digest), one.number == latest[one.name])
-        for one in found
+        ListedSet(
+            named_set,
+            _known(registry, named_set.digest),
+            named_set.number == latest[named_set.name],
+        )
+        for named_set in named_sets
     ]
 
 
 def evaluate_registered(reference: str) -> list[Measured]:
-    """Measure a version, or of a name alone all versions that an alias points to.
-
-    Raises:
-        UnknownVersion: there is none.
-        UnknownEvaluationSet: the name has no set, or not here.
-        RegistryUnreachable: MLflow does not answer.
-    """
+    """Measure a version; for a name, measure all versions with an alias."""
     checks.text("reference", reference, "news@champion")
     registry = open_registry(make=False)
     if "/" not in reference and "@" not in reference:
         validate_name(reference)
-        found = measure_anew(registry, reference)
-        if found:
+        measured = measure_anew(registry, reference)
+        if measured:
             show_name_page(registry, reference)
-            return found
-    found = [evaluate_version(registry, resolve(registry, parse_registered(reference)))]
-    show_name_page(registry, found[0].version.name)
-    return found
+            return measured
+    measured = [evaluate_version(registry, resolve(registry, parse_registered(reference)))]
+    show_name_page(registry, measured[0].version.name)
+    return measured
 
 
 def robustness(measured: Measured) -> list[dict[str, Any]]:
-    """Robustness of what was measured, by kind and language; errors as `robustness_on_set`."""
+    """Measure robustness by kind and language; errors as in `robustness_on_set`."""
     rows = robustness_on_set(open_registry(make=False), measured)
     return Table(ROBUSTNESS_COLUMNS, rows).json()
 
 
 def serving_costs(measured: Measured, model: NamedShape) -> dict[str, dict[str, float]]:
-    """What text costs a model with the version's vocabulary: slice → figure by its name.
-
-    Raises:
-        RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
-    """
+    """Return the cost of text for a model with the version's vocabulary, by slice."""
     size = load_version(open_registry(make=False), measured.version).vocab_size
     return {
         name: model.figures(size, part.metrics[BYTES_PER_TOKEN])
@@ -128,22 +116,17 @@ def serving_costs(measured: Measured, model: NamedShape) -> dict[str, dict[str, 
 
 
 def cheapest_size_of(measured: Measured, shape: ModelShape) -> CheapestSize:
-    """At which of its sizes a version costs a model least, on the evaluation set of its name.
-
-    Raises:
-        InvalidOption: a version whose first merges make no tokenizer.
-        RegistryUnreachable: the version is to be fetched, and MLflow does not answer.
-    """
+    """Find the size of a version that costs a model least, on its evaluation set."""
     registry = open_registry(make=False)
     tokenizer = load_version(registry, measured.version)
     if not has_curve(tokenizer):
         raise InvalidOption(
-            f"the sizes of {measured.version} are not measured at once",
-            "byte-level BPE, each of whose merges saves what it joins",
+            f"the smaller sizes of {measured.version} cannot be measured in one pass",
+            "expected byte-level BPE, whose first merges are a tokenizer too",
             "measure other versions with `bpeline evaluate`, or sizes with `bpeline sweep`",
         )
     texts = texts_of(registry.workspace, measured.made)
-    documents = (text.decode() for one in texts for text in one.documents)
+    documents = (text.decode() for text_of_set in texts for text in text_of_set.documents)
     counts = count_texts(documents, tokenizer.pattern, tuple(tokenizer.special_tokens))
     gains, full = tokenizer.merge_gains(counts), tokenizer.vocab_size
     size = int((counts.counts * np.diff(counts.offsets)).sum())
@@ -152,7 +135,7 @@ def cheapest_size_of(measured: Measured, shape: ModelShape) -> CheapestSize:
 
 
 def chosen_size(version: ResolvedVersion, model: NamedShape) -> str:
-    """How the training of a version chose its number of ids for this model; empty: it did not."""
+    """Describe how the training chose its size for this model; empty if it did not."""
     chosen = chosen_size_of(evaluation_of(open_registry(make=False), version), version.name)
     if chosen is None or chosen["model"]["label"] != model.label:
         return ""
@@ -168,24 +151,13 @@ def set_from(
     text_field: str = "text",
     separator: str | None = None,
 ) -> tuple[NamedSet, list[Measured], SkippedFiles]:
-    """Give a name another evaluation set, and measure its versions that have an alias on it.
+    """Give a name a new evaluation set, and measure its versions with an alias on it.
 
     Args:
-        name: the tokenizers'.
-        sources: files, directories and globs, or named sources as of ``--eval``.
-        by, reason: for the record.
-        text_field: the member of a JSON line that holds its document.
-        separator: what stands between the documents of a text file; the special tokens of versions
-            with an alias when None; ``none``: each file is one document.
-
-    Returns:
-        The set, what its versions make of it, and which files the search for texts did not read.
-
-    Raises:
-        InvalidOption: a misspelt source.
-        UnknownVersion: the name has no version.
-        CorpusError: files that cannot be read, or hold nothing.
-        RegistryUnreachable: MLflow does not answer.
+        sources: files, directories and globs, or named sources as in ``--eval``.
+        text_field: the JSON member that contains the document of a line.
+        separator: separator of documents in a text file; None stands for the special tokens of
+            versions with an alias, ``none`` for one document per file.
     """
     validate_name(name)
     sources = checks.rows("sources", sources, "paths")
@@ -198,33 +170,35 @@ def set_from(
     if not registry.tracker.versions(name):
         raise UnknownVersion(
             f"no tokenizer is called {name} in MLflow at {registry.tracker.settings.place}",
-            "a set is changed for versions that there are; the first training of a name makes one",
-            "type `bpeline versions` to see the names, or give the texts to the first training: "
+            "expected a name with versions; the first training of a name creates its set",
+            "type `bpeline versions` to see the names, or pass the texts to the first training: "
             f"`bpeline train … --name {name} --eval 'NAME=FILES'`",
         )
     versions = versions_with_aliases(registry, name)
-    tokenizers = [load_version(registry, one) for one in versions]
-    separators = dict.fromkeys(token for one in tokenizers for token in one.special_tokens)
+    tokenizers = [load_version(registry, item) for item in versions]
+    separators = dict.fromkeys(token for item in tokenizers for token in item.special_tokens)
     if separator is not None:
         separators = {} if separator == NO_SEPARATOR else {separator: None}
     pattern = tokenizers[0].pattern if tokenizers else SplitPattern.named("gpt2")
     reading = Reading(pattern, tuple(separators), text_field=text_field)
-    typed = map(str, sources)
-    asked = evaluation_sources(one if is_named(one) else f"{UNNAMED}={one}" for one in typed)
-    found, skipped = files_of_each(asked.sources)
+    paths = map(str, sources)
+    evaluation = evaluation_sources(
+        item if is_named(item) else f"{UNNAMED}={item}" for item in paths
+    )
+    files_found, skipped = files_of_each(evaluation.sources)
     texts = [
         Text(
-            one.name, list(evaluation_documents(files, reading)), one.language, one.domain,
-            one.files,
+            item.name, list(evaluation_documents(files, reading)), item.language, item.domain,
+            item.files,
         )
-        for one, files in zip(asked.sources, found, strict=True)
+        for item, files in zip(evaluation.sources, files_found, strict=True)
     ]  # fmt: skip
-    made, documents = as_set(texts, parallel=asked.parallel)
+    made, documents = as_set(texts, parallel=evaluation.parallel)
     if len(made.texts) < len(texts):
         raise EmptyCorpus(
             "a source of the evaluation set has no document",
-            "each has at least one",
-            "name files that hold text",
+            "expected at least one document in each source",
+            "name files that contain text",
         )
     named = change_set(registry, name, made, documents, by=by, reason=reason)
     measured = measure_anew(registry, name)

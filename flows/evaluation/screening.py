@@ -1,4 +1,4 @@
-"""Tokens screened for personal data, and findings that a training forbids."""
+"""Screening of tokens for personal data, and forbidding what it finds."""
 
 from __future__ import annotations
 
@@ -25,60 +25,55 @@ from bpeline.tokenizer_core.training import spelling_of
 def with_forbidden_tokens(
     request: TrainingRequest, workspace: str | None
 ) -> tuple[TrainingRequest, str]:
-    """The request with the findings that ``forbid_from`` names written out, and a note about them.
+    """Write out the findings that ``forbid_from`` names; return a note about them too.
 
-    So the request that is kept says what was forbidden: it means the same when an alias has moved
-    or the version is gone.
-
-    Args:
-        request: returned as it is where it names no version.
-        workspace: its directory; None takes the configured one.
-
-    Raises:
-        InvalidOption: a reference that is misspelt or a path, or a token that is required as well.
-        UnknownVersion: there is no such version.
+    The kept request then means the same after an alias moves or the version is deleted.
     """
     if not request.forbid_from:
         return request, ""
     registry = open_registry(workspace, make=False)
-    looks, tokens, said = list(request.forbid), list(request.forbidden_tokens), []
+    kinds_forbidden, tokens, notes = list(request.forbid), list(request.forbidden_tokens), []
     for reference in request.forbid_from:
         version = resolve(registry, parse_registered(reference))
         tokenizer = load_version(registry, version)
-        kept = kept_screening(evaluation_of(registry, version), tokenizer)
-        found = screen(tokenizer, registry.workspace) if kept is None else kept
-        kinds = sorted({one.kind for one in found.suspicions})
-        alone = [spelling_of(tokenizer.vocab[id_]) for id_ in found.one_document]
-        looks += kinds
-        tokens += alone
-        said.append(f"{version}: {_described(found, kinds, len(alone), kept is not None)}")
-    told = {"forbid": looks, "forbidden_tokens": tokens, "forbid_from": ()}
-    parameters = {name: getattr(request, name) for name in request.model_fields_set} | told
-    found_in = f"forbidden, as screening found it in {'; '.join(said)}"
-    return TrainingRequest.checked(**parameters), found_in
+        stored = kept_screening(evaluation_of(registry, version), tokenizer)
+        screening = screen(tokenizer, registry.workspace) if stored is None else stored
+        kinds = sorted({suspicion.kind for suspicion in screening.suspicions})
+        spellings = [spelling_of(tokenizer.vocab[id_]) for id_ in screening.one_document]
+        kinds_forbidden += kinds
+        tokens += spellings
+        notes.append(
+            f"{version}: {_described(screening, kinds, len(spellings), stored is not None)}"
+        )
+    changes = {"forbid": kinds_forbidden, "forbidden_tokens": tokens, "forbid_from": ()}
+    parameters = {name: getattr(request, name) for name in request.model_fields_set} | changes
+    note = f"forbidden, as found by screening {'; '.join(notes)}"
+    return TrainingRequest.checked(**parameters), note
 
 
 def _described(found: Screening, kinds: Sequence[str], alone: int, is_kept: bool) -> str:
-    said = f"{' and '.join(kinds) or 'no kind of personal data'}"
+    summary = f"{' and '.join(kinds) or 'no kind of personal data'}"
     if found.unread or not (is_kept and found.chunks):
-        return f"{said}; which tokens one document alone made is not known of all"
-    return f"{said}, {counted(alone, 'token')} of one document"
+        return f"{summary}; tokens from a single document are not known for all of it"
+    return f"{summary}, {counted(alone, 'token')} of one document"
 
 
 @dataclass(frozen=True, slots=True)
 class ScreenedTokens:
-    """How often tokens occur in the words trained on, and what looks like personal data."""
+    """The counts of tokens in the words trained on, and the suspicious tokens."""
 
     use: TokenUse
     screening: Screening
 
     @property
     def outcome(self) -> str:
-        said = f"{len(self.screening.suspicions):,} tokens look like personal data"
+        summary = f"{len(self.screening.suspicions):,} tokens look like personal data"
         if ONE_DOCUMENT in self.screening.metrics:
-            return f"{said}, {len(self.screening.one_document):,} come from one document alone"
+            return f"{summary}, {len(self.screening.one_document):,} come from one document alone"
         unread = len(self.screening.unread)
-        return f"{said}; {unread:,} come from one chunk that cannot be read" if unread else said
+        return (
+            f"{summary}; {unread:,} come from one chunk that cannot be read" if unread else summary
+        )
 
 
 def screen_tokens(
@@ -89,11 +84,7 @@ def screen_tokens(
     request: TrainingRequest,
     workspace: Workspace,
 ) -> ScreenedTokens:
-    """Screen the tokens.
-
-    Raises:
-        CorruptFile: counts are damaged; the step before makes them anew.
-    """
+    """Screen the tokens of a trained tokenizer."""
     tokenizer = evaluated.tokenizer
     store = WordCountStore(workspace)
     weighted = store.open_table(words.table)
@@ -105,14 +96,14 @@ def screen_tokens(
         weighted, use, files, plan.reading,
         unchanged=unchanged, made=made, copies=corpus.copies or Duplicates(),
     )  # fmt: skip
-    if any(one.weight != 1 for one in words.sources):
-        # Chunks hold what occurs in them: with what was counted they can be compared.
-        counted = as_counted(store, [one.table_key for one in words.sources if one.weight])
+    if any(source.weight != 1 for source in words.sources):
+        # Chunks have unweighted counts, so they can only be compared with unweighted words.
+        counted = as_counted(store, [source.table_key for source in words.sources if source.weight])
         made = MadeTokens.of(tokenizer, counted)
         use_of_counted = token_use(tokenizer, counted, made)
         trained = replace(trained, words=counted, use=use_of_counted, made=made)
     try:
         return ScreenedTokens(use, screen(tokenizer, workspace, trained))
-    except CorruptFile:  # of a shard that nobody has read since its table was made
+    except CorruptFile:  # a shard that was not read since its table was written
         store.forget_damaged(words.shards)
         raise

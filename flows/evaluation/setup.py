@@ -1,8 +1,8 @@
-"""What an evaluation needs, looked at before hours of training: texts, baselines, promotion rules.
+"""The checks and inputs of an evaluation: texts, baselines, promotion rules.
 
-A name has an evaluation set, on which all of its versions are measured. Its first training makes it
-of the texts that were given, else of what is held out; one that is too small is replaced by the
-first that is not. Afterwards only `bpeline evaluate NAME --set-from` changes it.
+The first training of a name creates its evaluation set from ``--eval``, else from held-out text.
+A set that is too small is replaced by the first sufficient one. Later on only
+`bpeline evaluate NAME --set-from` changes it.
 """
 
 from __future__ import annotations
@@ -39,19 +39,14 @@ from bpeline.tokenizer_core.evaluation import ALL, LABELS
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSetup:
-    """What was asked for and is there.
+    """The inputs of an evaluation, checked before training.
 
     Attributes:
-        made: the evaluation set to measure on; None where it is made of what will be held out.
-        number: of the set the name has, 0 when it has none; ``made`` takes its place when that is
-            another one.
-        given: texts of ``--eval`` that are not the set: measured apart from it.
-        parallel: whether the texts of all languages say the same.
-        promotion_rules: what must hold before ``champion`` moves; None without ``--rules``.
+        made: the evaluation set; None if held-out text will become it.
+        number: number of the name's current set, 0 if none; ``made`` may replace that set.
+        given: texts of ``--eval`` that are not the set, measured separately.
         replaceable: whether held-out documents may become the set.
-        remark: why versions are not measured on what was asked for; empty as a rule.
-        skipped: what the searches for the texts of ``--eval`` met and did not read.
-        skipped_development: likewise of ``--parity-dev``.
+        remark: why the requested texts are not used; usually empty.
     """
 
     made: EvaluationSet | None
@@ -66,95 +61,76 @@ class EvaluationSetup:
 
     @property
     def skipped_remark(self) -> str:
-        """One line for people; empty where every file was read."""
+        """One line on the skipped files, or an empty string."""
         of_both = not_evaluated(self.skipped), not_measured_on(self.skipped_development)
         return "; ".join(filter(None, of_both))
 
     def left_out(self, left_out_rule: int) -> DecontaminationSet | None:
-        """What a training must not read; see `Run.left_out_rule`."""
+        """Return the passages that training must not read; see `Run.left_out_rule`."""
         return None if self.made is None else replace(self.made.left_out, rule=left_out_rule)
 
 
 def set_up_evaluation(
     request: TrainingRequest | ImportRequest, registry: Registry
 ) -> EvaluationSetup:
-    """Read the texts that were given, recall the set of the name, load every baseline once.
-
-    Raises:
-        MissingSource, UnreadableSource: see `evaluation_files` and `development_files`.
-        EmptyCorpus: an evaluation source without a document.
-        UnknownVersion, CorruptFile, InvalidTokenizer: a baseline cannot be loaded.
-        InvalidOption: rules that cannot be read, or of a slice that nothing is measured on.
-    """
+    """Read the given texts and the set of the name; check that every baseline loads."""
     workspace = registry.workspace
-    asked = evaluation_sources(request.evaluation)
-    found, skipped = evaluation_files(request)
+    parsed = evaluation_sources(request.evaluation)
+    files_found, skipped = evaluation_files(request)
     development = SkippedFiles()
     if isinstance(request, TrainingRequest):
         development = development_files(request)
     load_baselines(request.baselines, workspace.root)
     promotion_rules = None if request.rules is None else read_rules(Path(request.rules))
     texts = tuple(
-        _text(source, files, request) for source, files in zip(asked.sources, found, strict=True)
+        _text(source, files, request)
+        for source, files in zip(parsed.sources, files_found, strict=True)
     )
     named = registry.catalogue.evaluation_set(request.name)
     setup = EvaluationSetup(
-        None, 0, texts, asked.parallel, promotion_rules, replaceable=not texts, skipped=skipped,
+        None, 0, texts, parsed.parallel, promotion_rules, replaceable=not texts, skipped=skipped,
         skipped_development=development,
     )  # fmt: skip
     if named is not None and not has_set(workspace, named.digest):
         remark = (
             f"the documents of evaluation set {named.digest[:8]} of {request.name} are not in this "
-            "workspace: this version is measured on texts of its own, which no rule judges it by"
+            "workspace: this version is measured on its own text, which no rule uses"
         )
         setup = replace(setup, number=named.number, remark=remark, replaceable=False)
     elif named is not None:
-        kept = read_set(workspace, named.digest)
-        setup = replace(setup, made=kept, number=named.number, parallel=kept.parallel,
-                        replaceable=kept.provisional and not texts)  # fmt: skip
+        stored = read_set(workspace, named.digest)
+        setup = replace(setup, made=stored, number=named.number, parallel=stored.parallel,
+                        replaceable=stored.provisional and not texts)  # fmt: skip
     if isinstance(request, TrainingRequest) and request.counts:
         _require_text(setup, request)
     if texts and not setup.remark:
-        setup = _with_given(setup, texts, asked.parallel, request, registry)
+        setup = _with_given(setup, texts, parsed.parallel, request, registry)
     _check_slices(setup, request)
     return setup
 
 
 def _require_text(setup: EvaluationSetup, request: TrainingRequest) -> None:
-    """Refuse a training on word counts, of which no text can be held out, without any text.
-
-    Raises:
-        InvalidOption: there is none to measure on.
-    """
+    """Raise InvalidOption for a training on word counts without evaluation text."""
     if setup.made is None and not setup.given:
         raise InvalidOption(
-            f"there is no text to measure {request.name} on: word counts hold no documents",
-            "texts of --eval, or a name that has an evaluation set",
-            "add `--eval 'text=heldout.txt'`, text that the counts were not made of",
+            f"there is no text to evaluate {request.name} on: word counts contain no documents",
+            "expected texts of --eval, or a name that has an evaluation set",
+            "add `--eval 'text=heldout.txt'`, with text that was not counted",
         )
 
 
 def evaluation_files(
     request: TrainingRequest | ImportRequest,
 ) -> tuple[list[tuple[SourceFile, ...]], SkippedFiles]:
-    """The files of each source of ``--eval``, and what is not read.
-
-    Raises:
-        MissingSource, UnreadableSource: see `search_each`, and `SkippedFiles.refuse` where a
-            training is strict.
-    """
-    found, skipped = files_of_each(evaluation_sources(request.evaluation).sources)
+    """Find the files of each source of ``--eval``, and the files that are skipped."""
+    files, skipped = files_of_each(evaluation_sources(request.evaluation).sources)
     if isinstance(request, TrainingRequest) and request.strict:
         skipped.refuse()
-    return found, skipped
+    return files, skipped
 
 
 def development_files(request: TrainingRequest) -> SkippedFiles:
-    """Find the files of ``parity_dev``, which are read after counting; what is not read of them.
-
-    Raises:
-        MissingSource, UnreadableSource: as `evaluation_files`.
-    """
+    """Find the files of ``parity_dev``, and return those that are skipped."""
     _, skipped = files_of_each(request.development_sources)
     if request.strict:
         skipped.refuse()
@@ -162,12 +138,12 @@ def development_files(request: TrainingRequest) -> SkippedFiles:
 
 
 def not_evaluated(skipped: SkippedFiles) -> str:
-    """What was skipped of ``--eval``, apart from the same words about the corpus."""
+    """Return the remark on files of ``--eval`` that were skipped."""
     return f"of --eval: {skipped.remark}" if skipped.remark else ""
 
 
 def not_measured_on(skipped: SkippedFiles) -> str:
-    """What was skipped of ``--parity-dev``, likewise."""
+    """Return the remark on files of ``--parity-dev`` that were skipped."""
     return f"of --parity-dev: {skipped.remark}" if skipped.remark else ""
 
 
@@ -178,19 +154,19 @@ def _with_given(
     request: TrainingRequest | ImportRequest,
     registry: Registry,
 ) -> EvaluationSetup:
-    """Texts that were given become the set of a name that has none, or a provisional one."""
-    given, documents = as_set(texts, parallel=parallel)
+    """Let given texts become the set of a name that has none, or a provisional one."""
+    candidate, documents = as_set(texts, parallel=parallel)
     workspace = registry.workspace
-    if setup.made is not None and is_of_the_same(workspace, setup.made, given, documents):
+    if setup.made is not None and is_of_the_same(workspace, setup.made, candidate, documents):
         return replace(setup, given=())
-    if setup.made is not None and not (setup.made.provisional and not given.provisional):
+    if setup.made is not None and not (setup.made.provisional and not candidate.provisional):
         remark = (
-            f"the texts of --eval are not those of {request.name}'s {setup.made}: they are "
+            f"the texts of --eval differ from {request.name}'s {setup.made} and are "
             f"measured apart; `bpeline evaluate {request.name} --set-from FILES` changes the set"
         )
         return replace(setup, remark=remark)
-    keep_set(workspace, given, documents)
-    return replace(setup, made=given, given=(), parallel=parallel)
+    keep_set(workspace, candidate, documents)
+    return replace(setup, made=candidate, given=(), parallel=parallel)
 
 
 def _text(
@@ -200,8 +176,8 @@ def _text(
     if not documents:
         raise EmptyCorpus(
             f"the evaluation source {source.name} has no document",
-            "each has at least one",
-            "name files that hold text",
+            "expected at least one document in each source",
+            "name files that contain text",
         )
     return Text(source.name, documents, source.language, source.domain, source.files)
 
@@ -219,7 +195,7 @@ def _check_slices(setup: EvaluationSetup, request: TrainingRequest | ImportReque
         if rule.slice not in slices:
             raise InvalidOption(
                 f"{request.rules} has a rule for the slice {rule.slice}, which is not evaluated",
-                f"slices of the evaluation set are {', '.join(sorted(slices))}",
+                f"expected a slice of the evaluation set: {', '.join(sorted(slices))}",
                 "name its text: `--eval 'NAME=FILES'`, or for a name that has a set "
                 f"`bpeline evaluate {request.name} --set-from 'NAME=FILES'`",
             )
@@ -228,7 +204,7 @@ def _check_slices(setup: EvaluationSetup, request: TrainingRequest | ImportReque
 def left_out_for(
     name: str, catalogue: Catalogue, workspace: Workspace, left_out_rule: int
 ) -> DecontaminationSet | None:
-    """What trainings of a name must not read, as far as it is known without reading any text."""
+    """Return the passages that trainings of a name must not read, if they are known."""
     named = catalogue.evaluation_set(name)
     if named is None or not has_set(workspace, named.digest):
         return None

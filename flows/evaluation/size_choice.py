@@ -1,4 +1,4 @@
-"""The size at which text costs a model least, of all that one training holds. Learns nothing."""
+"""Choice of the vocab size with the lowest cost for a model, from one training."""
 
 from __future__ import annotations
 
@@ -26,19 +26,15 @@ from bpeline.tokenizer_core.evaluation import (
     sizes_between,
 )
 
-LITTLE = 0.01  # what a size may cost more, to be as good as the cheapest
+LITTLE = 0.01  # relative difference in cost that does not matter
 
 
 @dataclass(frozen=True, slots=True)
 class SizeChoice:
-    """What was asked of the sizes, and which was chosen.
+    """The vocab size chosen for a model, with the costs of all sizes.
 
     Attributes:
-        model: what they cost.
-        found: all of them with their costs.
-        largest: the one that was asked for; there may be no pair left before it.
-        measured_on: the texts, for people.
-        set_digest: of the evaluation set; empty where these are none.
+        largest: the largest size requested; the corpus may have too few pairs for it.
     """
 
     model: NamedShape
@@ -49,62 +45,58 @@ class SizeChoice:
 
     @property
     def size(self) -> int:
-        """The chosen one."""
+        """The chosen size."""
         return self.found.best.vocab_size
 
     @property
     def reached(self) -> int:
-        """The largest size that there is."""
+        """The largest size that was trained."""
         return self.found.costs[-1].vocab_size
 
     @property
     def at_edge(self) -> str:
-        """That the least lies at the edge of what was asked, and what is beyond; else empty."""
+        """A note if the cheapest size is at an end of the range, else empty."""
         if self.found.at_edge == "smallest":
-            return "the least lies at the smallest size that was asked about"
+            return "the cheapest is the smallest size considered"
         if self.found.at_edge and self.reached < self.largest:
             return (
-                f"the least lies at the last size that the corpus gives: no pair is left for "
+                f"the cheapest is the largest size that the corpus allows: no pair is left for "
                 f"{self.largest:,} ids"
             )
         if self.found.at_edge:
             return (
-                "the least lies at the largest size that was asked about: a larger one may cost "
+                "the cheapest is the largest size considered: a larger one may cost "
                 f"less (`--largest-size {min(2 * self.largest, LARGEST_VOCAB)}`)"
             )
         return ""
 
     @property
     def said(self) -> str:
-        """One sentence for people."""
+        """Summary of the choice in one sentence."""
         best, (low, high) = self.found.best, self.found.near(LITTLE)
-        said = (
+        summary = (
             f"{self.size:,} ids, of {self.found.costs[0].vocab_size:,} to {self.reached:,}: a byte "
             f"costs {self.model.title} {best.flops_per_byte / 1e6:,.1f} MFLOPs"
         )
         if low < high:
-            said += f"; {low:,} to {high:,} ids cost at most {LITTLE:.0%} more"
-        return f"{said}; {self.at_edge}" if self.at_edge else said
+            summary += f"; {low:,} to {high:,} ids cost at most {LITTLE:.0%} more"
+        return f"{summary}; {self.at_edge}" if self.at_edge else summary
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the chosen size costs, by names that say the shape."""
+        """Costs of the chosen size, by metric name."""
         return self.model.figures(self.size, self.found.best.bytes_per_token)
 
     def curves_of(
         self, curve: Sequence[tuple[int, float]]
     ) -> dict[str, tuple[tuple[int, float], ...]]:
-        """What smaller sizes of the version cost: name with the shape → (vocab size, value).
-
-        Args:
-            curve: (vocab size, bytes per token).
-        """
+        """Return the costs of smaller sizes: metric name → (vocab size, value)."""
         costs = [(size, self.model.figures(size, value)) for size, value in curve]
         return {name: tuple((size, of[name]) for size, of in costs) for name in self.metrics}
 
     @property
     def params(self) -> dict[str, Any]:
-        """What MLflow shows beside what was asked."""
+        """Parameters of the choice for MLflow."""
         return {
             "chosen_vocab_size": self.size,
             "chosen_for": str(self.model),
@@ -112,7 +104,7 @@ class SizeChoice:
         }
 
     def as_record(self) -> dict[str, Any]:
-        """JSON values, as `registry.measured` tells them."""
+        """Return the choice as JSON values, see `registry.measured`."""
         low, high = self.found.near(LITTLE)
         return {
             "vocab_size": self.size,
@@ -135,13 +127,7 @@ class SizeChoice:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """What is registered of what was learned.
-
-    Attributes:
-        request: of its number of ids.
-        learned: so many merges.
-        choice: how that number was found; None where it was asked for.
-    """
+    """The merges and request at the final size; no ``choice`` if it was requested."""
 
     request: TrainingRequest
     learned: Learned
@@ -160,22 +146,17 @@ def choose_size(
     request: TrainingRequest,
     registry: Registry,
 ) -> Sized:
-    """Choose among the sizes that begin what was learned, on the texts that will be evaluated on.
-
-    Raises:
-        EmptyCorpus: these hold no word.
-        CorruptFile: what was learned, or a text, was damaged since.
-    """
+    """Choose the cheapest size within one training, measured on the evaluation texts."""
     measured = texts_to_measure(words, plan, setup, request, registry, adopts=False)
-    given, _ = (
+    initial, _ = (
         (None, None) if request.transition_size else given_merges(request, registry.workspace)
     )
-    smallest = request.smallest_size_after(0 if given is None else len(given))
-    found = _cheapest(learned, measured.texts, request, smallest)
+    smallest = request.smallest_size_after(0 if initial is None else len(initial))
+    cheapest = _cheapest(learned, measured.texts, request, smallest)
     made = measured.on.made
     choice = SizeChoice(
         request.model,
-        found,
+        cheapest,
         request.vocab_size,
         str(measured.on),
         "" if made is None else made.digest,
@@ -184,22 +165,22 @@ def choose_size(
     if request.transition_size:
         return Sized(decided, learn_unwatched(words, decided, registry.workspace), choice)
     merges = min(decided.merges, learned.merges)
-    kept = replace(learned, merges=merges, wanted=merges, resumed=min(learned.resumed, merges))
-    return Sized(decided, kept, choice)
+    shortened = replace(learned, merges=merges, wanted=merges, resumed=min(learned.resumed, merges))
+    return Sized(decided, shortened, choice)
 
 
 def _cheapest(
     learned: Learned, texts: list[EvaluationText], request: TrainingRequest, smallest: int
 ) -> CheapestSize:
-    """What every size costs, slots among its ids; the last one has all that was learned."""
+    """Return the cost of every size, including reserved ids; the last uses all merges."""
     bare, rounded = learned.without_slots(request), request.round_to
     documents = (document.decode() for text in texts for document in text.documents)
     counts = count_texts(documents, bare.pattern, tuple(bare.special_tokens))
     size = int((counts.counts * np.diff(counts.offsets)).sum())
     if not size:
         raise EmptyCorpus(
-            "there is no word in the texts that are to say which size costs least",
-            "texts of --eval, or a corpus of which something is held out",
+            "there is no word in the texts that determine the cheapest size",
+            "expected texts of --eval, or a corpus with held-out text",
             "name text with `--eval 'text=heldout.txt'`, or a size with `--vocab-size 32000`",
         )
     most = -(-(bare.vocab_size + request.reserve) // rounded) * rounded

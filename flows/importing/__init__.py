@@ -1,4 +1,4 @@
-"""Tokenizers of other programs: read, certified and registered."""
+"""Importing tokenizers of other libraries: reading, certifying, registering."""
 
 from __future__ import annotations
 

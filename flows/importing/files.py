@@ -1,4 +1,4 @@
-"""Read, certify, plan and publish the tokenizer of another library."""
+"""Steps of an import: reading, certifying, planning and publishing."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ABSENT = "unknown"
 
 @dataclass(frozen=True, slots=True)
 class ReadFiles:
-    """What was read: the tokenizer, where it comes from, where it lies, and the files to keep."""
+    """A tokenizer that was read, with its origin, its place, and the files to keep."""
 
     tokenizer: Tokenizer
     imported: Imported
@@ -72,21 +72,14 @@ class ReadFiles:
 
 
 def read_files(request: ImportRequest) -> ReadFiles:
-    """Read a foreign tokenizer and the digests of its files.
-
-    Raises:
-        MissingSource: nothing is there.
-        InvalidTokenizer, InvalidPattern, InvalidOption: it cannot be read, or not without being
-            told more; the message says what.
-        LibraryFailed: the Hugging Face Hub does not answer, or its library is not installed.
-    """
+    """Read a tokenizer of another library, and the digests of its files."""
     origin, licence, parsed = _found(request)
     files = files_of(parsed.path)
     format = request.algorithm or format_of(parsed.path)
     if format == "bpeline":
         raise InvalidOption(
             f"{parsed.path} is a tokenizer in bpeline's own format",
-            "what other programs made is imported; this one is used as it is",
+            "expected a tokenizer of another library; this one can be used without importing it",
             f"type `bpeline encode {parsed.path} TEXT`, or name it as --baseline",
         )
     details: dict[str, Any] = dict(parsed.details)
@@ -104,13 +97,13 @@ def read_files(request: ImportRequest) -> ReadFiles:
         remarks=tokenizer.spec.remarks,
         licence=licence,
         at=datetime.now(UTC).isoformat(timespec="seconds"),
-        libraries={name: found for name, found in libraries.items() if found != _ABSENT},
+        libraries={name: version for name, version in libraries.items() if version != _ABSENT},
     )
     return ReadFiles(tokenizer, imported, parsed.path, files)
 
 
 def _found(request: ImportRequest) -> tuple[str, str, ByPath]:
-    """Where it comes from, its licence, and where its files are now."""
+    """Return origin, licence, and the place of the files."""
     if request.file.startswith(SCHEME):
         fetched = fetch(HubReference.parse(request.file), TOKENIZER_FILES)
         return str(fetched.reference), request.licence or fetched.licence, ByPath(fetched.path)
@@ -120,23 +113,20 @@ def _found(request: ImportRequest) -> tuple[str, str, ByPath]:
 
 
 def certify_files(read: ReadFiles) -> Certificate:
-    """Let the original library read the same files, and compare.
-
-    Raises:
-        InvalidTokenizer: it reads them otherwise; naming the first difference.
-    """
+    """Compare with the ids that the original library produces from the same files."""
     path = read.place
-    made = certify_originals(read.tokenizer, read.imported.format, path)
-    first = made.difference
+    certificate = certify_originals(read.tokenizer, read.imported.format, path)
+    first = certificate.difference
     if first is not None:
         raise InvalidTokenizer(
-            f"{made.library} {made.version} reads {made.unequal:,} of "
-            f"{made.equal + made.unequal:,} {made.unit} otherwise than bpeline reads {path}, the "
-            f"first {first.what!r}: at {first.at} {first.theirs} instead of {first.ours}",
-            "only what is read exactly is registered; nothing was",
-            "report this with the text above",
+            f"{certificate.library} {certificate.version} and bpeline give different ids for "
+            f"{certificate.unequal:,} of {certificate.equal + certificate.unequal:,} "
+            f"{certificate.unit} with {path}, first for {first.what!r}: at {first.at} "
+            f"{first.theirs} instead of {first.ours}",
+            "expected equal ids; nothing was registered",
+            "report this message as a bug",
         )
-    return made
+    return certificate
 
 
 def summarize_import(
@@ -146,16 +136,16 @@ def summarize_import(
     certificate: Certificate,
     evaluated: Evaluated | None,
 ) -> ImportSummary:
-    """The summary of an import that is not published yet; says its notes."""
+    """Summarize an import before it is published, and report its notes."""
     tokenizer, imported = read.tokenizer, read.imported
     for remark in imported.remarks:
-        run.note(f"read so: {remark}")
+        run.note(f"import note: {remark}")
     if certificate.not_checked:
-        run.note(f"not read again by its original library: {certificate.not_checked}")
+        run.note(f"not compared with its original library: {certificate.not_checked}")
     if evaluated is None:
-        measured_on = "not measured: give --eval"
+        measured_on = "not measured: pass --eval"
         run.note(
-            f"not measured: {request.name} has no evaluation set; give `--eval 'NAME=FILES'`, or "
+            f"not measured: {request.name} has no evaluation set; pass `--eval 'NAME=FILES'`, or "
             f"type `bpeline evaluate {request.name} --set-from FILES`"
         )
     else:
@@ -163,7 +153,7 @@ def summarize_import(
         run.note(evaluated.warning)
     metrics = {} if evaluated is None else metrics_of(evaluated)
     if failures := int(metrics.get("evaluated/roundtrip_failures", 0)):
-        run.note(f"decoding does not give back {counted(failures, 'document')} of the evaluation")
+        run.note(f"decoding changes {counted(failures, 'document')} of the evaluation")
     metrics |= screen(tokenizer, run.workspace).metrics
     metrics |= {f"seconds/{name.replace(' ', '_')}": took for name, took in run.seconds.items()}
     return ImportSummary(
@@ -197,16 +187,10 @@ def publish_import(
     evaluated: Evaluated | None,
     summary: ImportSummary,
 ) -> PublishedVersion:
-    """Write the files, the original ones among them, then register them once.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
-        CorruptFile: a file changed since it was read.
-        DiskFull: no space left.
-    """
+    """Write the files, including the original ones, and register them once."""
     tokenizer, registry, imported = read.tokenizer, run.registry, read.imported
     measured = {} if evaluated is None else evaluated.record()
-    library = getattr(tokenizer.algorithm, "library", "")  # of those that theirs runs
+    library = getattr(tokenizer.algorithm, "library", "")  # set if that library encodes
 
     def save(directory: Path) -> None:
         provenance = {
@@ -257,25 +241,25 @@ def publish_import(
     )
     version = register(run, new)
     if not version.newly_registered and evaluated is not None and evaluated.made is not None:
-        # What it was registered with may be of other text, or nothing.
+        # The registered version may have been measured on other text, or not at all.
         evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
     return replace(version, history=show_name_page(registry, version.name))
 
 
 def _curve(evaluated: Evaluated) -> tuple[tuple[int, float], ...]:
-    """Bytes per token by vocab size; one point where nothing merges."""
+    """Return bytes per token by vocab size; one point if there are no merges."""
     report = evaluated.report
     size = report.vocab_size
     return report.curve or ((size, evaluated.evaluation.slices[ALL].metrics[BYTES_PER_TOKEN]),)
 
 
 def facts_of(imported: Imported) -> dict[str, str]:
-    """Where an imported version comes from, as pages and `bpeline show` say it."""
-    told = "".join(f", {key}={value}" for key, value in imported.details.items())
+    """Return facts about an imported version, for pages and `bpeline show`."""
+    details = "".join(f", {key}={value}" for key, value in imported.details.items())
     return {
-        "imported from": f"{imported.path}{told}",
+        "imported from": f"{imported.path}{details}",
         "format": imported.format,
-        **{f"SHA-256 of {one.name}": one.sha256 for one in imported.files},
+        **{f"SHA-256 of {file.name}": file.sha256 for file in imported.files},
         **({"read so": "; ".join(imported.remarks)} if imported.remarks else {}),
         **({"licence": imported.licence} if imported.licence else {}),
         "libraries": ", ".join(f"{key} {value}" for key, value in imported.libraries.items()),
@@ -283,31 +267,23 @@ def facts_of(imported: Imported) -> dict[str, str]:
 
 
 def plan_import(request: ImportRequest, home: Path) -> dict[str, str]:
-    """What would be read, measured and registered: title → sentence.
-
-    Args:
-        request: what is asked for.
-        home: the directory of the workspace, which need not be there.
-
-    Raises:
-        MissingSource, InvalidTokenizer, InvalidPattern, InvalidOption: it cannot be read.
-    """
+    """Describe what an import would read, measure and register: title → sentence."""
     read = read_files(request)
     tokenizer = read.tokenizer
     catalogue = None
     if Workspace.is_at(home):
         catalogue = open_registry(home, make=False).catalogue
-    known = registered_as(catalogue, request.name, tokenizer.digest)
+    existing = registered_as(catalogue, request.name, tokenizer.digest)
     return {
         "file": f"{read.imported.path} ({read.outcome})",
-        "files kept": ", ".join(f"{one.name} ({megabytes(one.bytes)})" for one, _ in read.files),
+        "files kept": ", ".join(f"{file.name} ({megabytes(file.bytes)})" for file, _ in read.files),
         "algorithm": tokenizer.algorithm.name,
         "pattern": tokenizer.pattern.name or tokenizer.pattern.regex,
         "normalizer": tokenizer.spec.normalizer_name,
         **({"read so": "; ".join(read.imported.remarks)} if read.imported.remarks else {}),
         "measured on": _measured_on(catalogue, request),
-        "registered": f"nothing new: {known} is this tokenizer" if known else "a new version",
-        "aliases": alias_moves(request.rules, known),
+        "registered": f"nothing new: {existing} is this tokenizer" if existing else "a new version",
+        "aliases": alias_moves(request.rules, existing),
     }
 
 
@@ -317,5 +293,5 @@ def _measured_on(catalogue: Catalogue | None, request: ImportRequest) -> str:
     if named is not None:
         return f"evaluation set {named.digest[:8]} of {request.name}"
     if sources:
-        return f"{counted(sources, 'source')} of text, which become the set of {request.name}"
-    return "not measured: give --eval"
+        return f"{counted(sources, 'source')} of text, which becomes the set of {request.name}"
+    return "not measured: pass --eval"

@@ -1,4 +1,4 @@
-"""The result of an import: as text, as JSON, as Markdown. Computes nothing."""
+"""The summary of an import, as text, JSON or Markdown."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ class ImportSummary(Summary):
     """The result of one run of ``import_tokenizer``.
 
     Attributes:
-        file: what was imported, with its details.
-        format: what it is.
-        files: how many files were kept, and ``file_bytes`` their size.
-        algorithm, pattern, normalizer: what it does to texts.
-        certificate: what its original library makes of the same texts, in a line.
-        licence: as the user or the Hub gave it.
+        certificate: one line on the comparison with the original library.
     """
 
     file: str
@@ -38,7 +33,7 @@ class ImportSummary(Summary):
         return f"{self.reference}, imported"
 
     def figures(self) -> list[tuple[str, str]]:
-        """What is known before a version is published, title and value."""
+        """Figures known before the version is published, as (title, value)."""
         ratio = self.metrics.get(BYTES_PER_TOKEN)
         size = megabytes(self.file_bytes)
         return [
@@ -53,5 +48,5 @@ class ImportSummary(Summary):
         ]
 
     def sections(self) -> list[str]:
-        """The notes."""
+        """Markdown lines of the notes."""
         return ["", *(f"- {note}" for note in self.notes)] if self.notes else []

@@ -1,4 +1,4 @@
-"""Merges and tokens learned from word counts, with checkpoints."""
+"""Learning merges and tokens from word counts, with checkpoints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning by any algorithm: byte-level BPE keeps merges, the others keep a tokenizer."""
+"""Learning by any algorithm: byte-level BPE stores merges, others a tokenizer."""
 
 from __future__ import annotations
 
@@ -42,12 +42,7 @@ Learned = LearnedMerges | LearnedTokens
 
 @dataclass(frozen=True, slots=True)
 class _Learner:
-    """An algorithm whose tokenizer is kept.
-
-    Attributes:
-        make: learns; receives the directory of the tokenizer and a listener.
-        settings: what decides, besides the counts, which tokenizer it makes.
-    """
+    """An algorithm whose tokenizer is stored."""
 
     make: Callable[
         [CountedWords, TrainingRequest, Workspace, Path, Listener],
@@ -65,7 +60,7 @@ _TOKENS = _Learner(learn_tokens, token_settings)
 
 
 def _learner_of(request: TrainingRequest) -> _Learner | None:
-    """None where merges are kept, not a tokenizer."""
+    """Return the learner, or None if merges are stored instead of a tokenizer."""
     if request.transition_size:
         return _SUPERWORDS
     if request.continued_ids:
@@ -74,18 +69,14 @@ def _learner_of(request: TrainingRequest) -> _Learner | None:
 
 
 def learn(words: CountedWords, request: TrainingRequest, workspace: Workspace) -> Learned:
-    """Learn what the request asks for.
-
-    For errors see `learn_merges`, `learn_alike`, `learn_tokens`, `continue_tokenizer` and
-    `learn_superwords`.
-    """
+    """Learn the tokens of a request; for errors see the function of each algorithm."""
     return learn_unwatched(words, request, workspace, progress.current().merging)
 
 
 def learn_unwatched(
     words: CountedWords, request: TrainingRequest, workspace: Workspace, listener: Listener = silent
 ) -> Learned:
-    """As `learn`, as a part of another step, whose progress differs."""
+    """Like `learn`, but as a part of another step, without its progress."""
     learner = _learner_of(request)
     if learner is not None:
         make = learner.make
@@ -103,13 +94,9 @@ def kept_merges(
     workspace: Workspace,
     given: NDArray[np.int32] | None,
 ) -> tuple[int, bool]:
-    """How many merges of these counts `learn` finds, and whether they are a finished tokenizer.
-
-    Args:
-        given: the merges that come first, see `given_merges`.
-    """
+    """Return the number of stored merges, and whether they are a finished tokenizer."""
     if request.serves_alike:
-        return 0, False  # the place depends on the counts of each source
+        return 0, False  # the path depends on the counts of each source
     learner = _learner_of(request)
     if learner is None:
         return merges_in(checkpoint_of(counts_digest, request, workspace, given)), False
@@ -118,9 +105,9 @@ def kept_merges(
 
 
 def learned_from(parameters: Mapping[str, Any], registry: Registry) -> tuple[WordCounts, Tokenizer]:
-    """The words of a training and the tokenizer they make; what is known is not made again."""
-    told = {key: value for key, value in parameters.items() if key != "workspace"}
-    request, workspace = TrainingRequest.checked(**told), registry.workspace
+    """Return the words of a training and its tokenizer, from caches if possible."""
+    fields = {key: value for key, value in parameters.items() if key != "workspace"}
+    request, workspace = TrainingRequest.checked(**fields), registry.workspace
     plan = plan_chunks(request, registry)
     words = add_up(count_words(plan, request, registry), request, workspace)
     counts = WordCountStore(workspace).open_table(words.table)

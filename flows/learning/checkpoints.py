@@ -1,4 +1,4 @@
-"""What learning made: looked up where an earlier run kept it, else learned, kept and shared."""
+"""Learned tokens in a cache: loaded if present, else learned, saved and shared."""
 
 from __future__ import annotations
 
@@ -30,28 +30,25 @@ from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.merging import NOTHING, PrunedWords, TrainingProgress, load_checkpoint
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-LEARNING_VERSION = 1  # increase it when the same counts and settings make another tokenizer
+LEARNING_VERSION = 1  # increase it if the same counts and settings give another tokenizer
 
 Listener = Callable[[TrainingProgress], None]
 T = TypeVar("T")
 
 
 def silent(at: TrainingProgress) -> None:
-    """The listener that ignores progress."""
+    """Listener that ignores progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedPart(ABC):
-    """What learning made and saved.
+    """The saved result of learning.
 
     Attributes:
-        place: the checkpoint, which may hold more merges than were asked for; or the directory of
-            a tokenizer in our own format.
-        merges: how many merges count, or how many tokens merging made.
-        wanted: how many were asked for; more than ``merges`` when no pair was left.
-        resumed: how many an earlier run had learned.
-        pruned: the words that ``min_word_count`` left out.
-        development: the texts that said which language each merge serves; empty as a rule.
+        place: the checkpoint, which may have more merges than requested; or the directory of a
+            tokenizer in bpeline's format.
+        merges: number of merges used, or of tokens made by merging.
+        wanted: number requested; more than ``merges`` if no pair was left.
     """
 
     place: Path
@@ -62,16 +59,16 @@ class LearnedPart(ABC):
     development: tuple[DevelopmentText, ...] = field(default=(), kw_only=True)
 
     def tokenizer(self, request: TrainingRequest) -> Tokenizer:
-        """The tokenizer this makes, with the slots that the request reserves.
+        """Build the tokenizer, with the reserved ids of the request.
 
         Raises:
-            CorruptFile: what was saved was damaged since.
+            CorruptFile: the saved result is damaged.
         """
         return with_reserved_slots(self.without_slots(request), request.reserve, request.round_to)
 
     @abstractmethod
     def without_slots(self, request: TrainingRequest) -> Tokenizer:
-        """The tokenizer as it was learned."""
+        """Build the tokenizer without reserved ids."""
 
     @property
     def stopped_early(self) -> bool:
@@ -80,57 +77,40 @@ class LearnedPart(ABC):
     @property
     def what_was_left(self) -> str:
         """The rest of a sentence: rare words left out, merges that found no pair."""
-        said = ""
+        text = ""
         if self.pruned.words:
             rare, times = self.pruned.words, self.pruned.occurrences
-            said += f"; {rare:,} rare words, which occur {times:,} times together, left out"
+            text += f"; {rare:,} rare words, which occur {times:,} times together, left out"
         if self.stopped_early:
-            said += f"; stopped early: no pair is left for the other {self.wanted - self.merges:,}"
-        return said
+            text += f"; stopped early: no pair is left for the other {self.wanted - self.merges:,}"
+        return text
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedTokens(LearnedPart):
-    """A tokenizer of another algorithm.
-
-    Attributes:
-        holding_mark: distinct words that hold the mark of the end of a word.
-    """
+    """A tokenizer; ``holding_mark`` counts words that contain the end-of-word mark."""
 
     holding_mark: int = 0
 
     @property
     def outcome(self) -> str:
-        said = f"{self.merges:,} tokens made by merging"
+        summary = f"{self.merges:,} tokens made by merging"
         if self.resumed:
             share = "all" if self.resumed == self.merges else f"{self.resumed:,} of them"
-            said += f", {share} learned before"
+            summary += f", {share} learned before"
         if self.holding_mark:
-            said += f"; {self.holding_mark:,} words hold the mark of the end of a word"
-        return said + self.what_was_left
+            summary += f"; {self.holding_mark:,} words contain the end-of-word mark"
+        return summary + self.what_was_left
 
     def without_slots(self, request: TrainingRequest) -> Tokenizer:
-        """The tokenizer.
-
-        Raises:
-            CorruptFile: its files were damaged since.
-        """
+        """Load the tokenizer."""
         return Tokenizer.load(self.place, "bpeline")
 
 
 def cached(
     workspace: Workspace, directory: Path, make: Callable[[], tuple[Tokenizer, LearnedTokens]]
 ) -> LearnedTokens:
-    """Return the tokenizer kept in ``directory``; if there is none, make, save and share it.
-
-    Args:
-        workspace: its store may have the directory.
-        directory: follows from the word counts and the settings.
-        make: returns the tokenizer and the figures of its learning.
-
-    Raises:
-        DiskFull: no space left.
-    """
+    """Return the tokenizer stored in ``directory``, or make, save and share it."""
     fetch_directory(workspace, directory, MANIFEST)
     figures = figures_in(directory)
     if figures is not None:
@@ -150,7 +130,7 @@ def cached(
 
 
 def figures_in(directory: Path) -> dict[str, Any] | None:
-    """The figures of a tokenizer that `cached` saved; None if there is no readable one."""
+    """Return the figures of a stored tokenizer; None if there is no readable one."""
     try:
         Tokenizer.load(directory, "bpeline")
         figures: dict[str, Any] = bpeline.read_manifest(directory)["provenance"]
@@ -162,17 +142,13 @@ def figures_in(directory: Path) -> dict[str, Any] | None:
 def learned(
     workspace: Workspace, checkpoint: Path, train: Callable[..., T], listener: Listener
 ) -> tuple[T, int]:
-    """Train on from a checkpoint, save and share it; return the result and the merges resumed.
+    """Continue training from a checkpoint; return the result and the resumed merges.
 
     Args:
-        workspace: its store may have a checkpoint that another machine wrote.
-        checkpoint: follows from the word counts and the settings that decide which merges are
-            learned, not how many: merges are a prefix order.
+        workspace: its shared store may have a checkpoint of another machine.
+        checkpoint: derived from the word counts and from the settings, except for the number of
+            merges: fewer merges are a prefix of more.
         train: takes ``resume_from``, ``checkpoint`` and ``on_progress``, see `merging.Course`.
-        listener: called with the progress.
-
-    Raises:
-        DiskFull: no space; the checkpoint before is kept.
     """
     fetch(workspace, checkpoint)
     resumed = merges_in(checkpoint)
@@ -186,7 +162,7 @@ def learned(
 
 
 def merges_in(checkpoint: Path) -> int:
-    """How many merges can be continued from; a checkpoint that cannot be read is none."""
+    """Return the number of merges in a checkpoint; 0 if it is missing or unreadable."""
     try:
         return len(load_checkpoint(checkpoint))
     except (CorruptFile, InvalidOption):

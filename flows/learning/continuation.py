@@ -1,4 +1,4 @@
-"""The vocabulary of a version is continued: by new tokens, or by superwords."""
+"""Continuing the vocabulary of a version, by new tokens or by superwords."""
 
 from __future__ import annotations
 
@@ -26,12 +26,7 @@ def continue_tokenizer(
     directory: Path,
     listener: Listener,
 ) -> tuple[Tokenizer, LearnedTokens]:
-    """Learn new tokens after those of the tokenizer that the request extends.
-
-    Raises:
-        InvalidOption: the tokenizer cannot be continued.
-        EmptyCorpus: no word occurs often enough.
-    """
+    """Learn new tokens after those of the extended version."""
     base = load_tokenizer(request.extends, workspace)
     counts = WordCountStore(workspace).open_table(words.table)
     tokenizer = continue_merges(
@@ -49,7 +44,7 @@ def continue_tokenizer(
 
 
 def continuation_settings(request: TrainingRequest) -> dict[str, object]:
-    """What decides, besides the counts, which tokenizer `continue_tokenizer` makes."""
+    """Return what the tokenizer of `continue_tokenizer` depends on besides the counts."""
     return {
         "version": LEARNING_VERSION,
         "extends": request.extends,
@@ -67,13 +62,7 @@ def learn_superwords(
     directory: Path,
     listener: Listener,
 ) -> tuple[Tokenizer, LearnedTokens]:
-    """Learn merges across spaces after the words of a version, with a checkpoint.
-
-    Raises:
-        InvalidOption: the version cannot be continued, or has no such size.
-        InvalidSpecialToken: a special token became a token.
-        DiskFull: no space left.
-    """
+    """Learn merges across spaces after the words of a version, with a checkpoint."""
     settings = digest_of(_merge_settings(request))
     checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
     base = load_tokenizer(request.extends, workspace)
@@ -93,12 +82,12 @@ def learn_superwords(
 
 
 def superword_settings(request: TrainingRequest) -> dict[str, object]:
-    """What decides, besides the counts, which tokenizer `learn_superwords` makes."""
+    """Return what the tokenizer of `learn_superwords` depends on besides the counts."""
     return {**_merge_settings(request), "vocab_size": request.learned_size}
 
 
 def _merge_settings(request: TrainingRequest) -> dict[str, object]:
-    """What decides, besides the counts, which superwords are learned; not how many."""
+    """Return what the superwords, but not their number, depend on besides the counts."""
     return {
         "version": LEARNING_VERSION,
         "superwords": request.extends,
@@ -110,7 +99,7 @@ def _merge_settings(request: TrainingRequest) -> dict[str, object]:
 
 
 def keep_words(tokenizer: Tokenizer, workspace: Workspace) -> None:
-    """Keep the files of a tokenizer that superwords continue, registered or not."""
+    """Store the files of the tokenizer that superwords continue."""
     directory = workspace.version_directory(tokenizer.digest)
     if not holds_version(workspace, tokenizer.digest):
         bpeline.save(tokenizer, directory)

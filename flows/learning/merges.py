@@ -1,4 +1,4 @@
-"""Merges of byte-level BPE, learned from word counts, also with parity between sources."""
+"""Learning merges of byte-level BPE, also with parity between sources."""
 
 from __future__ import annotations
 
@@ -39,32 +39,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LearnedMerges(LearnedPart):
-    """Merges of byte-level BPE.
-
-    Attributes:
-        base: the files of the version whose merges come first.
-        rules: what every token that they make was checked against.
-    """
+    """Merges of byte-level BPE; ``base`` is the directory of the version they follow."""
 
     base: Path | None = None
     rules: TokenRules = NO_RULES
 
     @property
     def outcome(self) -> str:
-        said = f"{self.merges:,} merges"
+        summary = f"{self.merges:,} merges"
         if self.resumed:
-            said += f", {self.resumed:,} of them from the checkpoint"
+            summary += f", {self.resumed:,} of them from the checkpoint"
         if self.rules:
-            said += f"; each token: {self.rules}"
-        return said + self.what_was_left
+            summary += f"; each token: {self.rules}"
+        return summary + self.what_was_left
 
     def without_slots(self, request: TrainingRequest) -> Tokenizer:
-        """The tokenizer these merges make.
-
-        Raises:
-            CorruptFile: the checkpoint was damaged since.
-            InvalidTokenizer: a token that the request forbids, which is a defect.
-        """
+        """Build the tokenizer from the merges."""
         order = byte_order(request.tie_break)
         left = right = np.empty(0, np.int32)
         if self.merges:
@@ -83,14 +73,9 @@ class LearnedMerges(LearnedPart):
 def learn_merges(
     words: CountedWords, request: TrainingRequest, workspace: Workspace, listener: Listener = silent
 ) -> LearnedMerges:
-    """Learn merges with a checkpoint that any later run over the same counts continues.
-
-    Raises:
-        EmptyCorpus: no word occurs often enough.
-        DiskFull: no space; the checkpoint before is kept.
-    """
+    """Learn merges with a checkpoint, which later runs over the same counts continue."""
     assert not request.forbid_from, "flows.evaluation.with_forbidden_tokens writes the findings out"
-    given, base = given_merges(request, workspace)
+    initial, base = given_merges(request, workspace)
     wanted, rules = request.merges, request.token_rules
 
     def train(resume_from: Path | None, **course: Any) -> tuple[int, PrunedWords]:
@@ -103,14 +88,14 @@ def learn_merges(
             min_count=request.min_count,
             min_word_count=request.min_word_count,
             max_token_bytes=request.max_token_bytes,
-            given=given,
+            given=initial,
             rules=rules,
             resume_from=resume_from,
             **course,
         )
         return len(result), result.pruned
 
-    checkpoint = checkpoint_of(words.table.counts_digest, request, workspace, given)
+    checkpoint = checkpoint_of(words.table.counts_digest, request, workspace, initial)
     (merges, pruned), resumed = learned(workspace, checkpoint, train, listener)
     return LearnedMerges(checkpoint, merges, wanted, min(resumed, merges), pruned, base, rules)
 
@@ -118,9 +103,9 @@ def learn_merges(
 def given_merges(
     request: TrainingRequest, workspace: Workspace
 ) -> tuple[NDArray[np.int32] | None, Path | None]:
-    """The merges that come before those that are learned; where the version lies that has them.
+    """Return the initial merges (or None), and the extended version's path (or None).
 
-    Those of the required tokens, or of the version that is extended; None where there are none.
+    The initial merges are those of the required tokens or of the extended version.
     """
     if not request.extends:
         return request.given, None
@@ -128,7 +113,7 @@ def given_merges(
     if holds_version(workspace, request.extends):
         tokenizer = load_verified(base, request.extends)
     else:
-        tokenizer = load_tokenizer(request.extends, workspace)  # and keeps its files
+        tokenizer = load_tokenizer(request.extends, workspace)  # also stores its files
     return merges_to_continue(tokenizer, request.tie_break), base
 
 
@@ -138,7 +123,7 @@ def checkpoint_of(
     workspace: Workspace,
     given: NDArray[np.int32] | None,
 ) -> Path:
-    """Where the merges of these counts are, or would be, kept."""
+    """Return the path of the checkpoint for these counts, which may not exist yet."""
     settings = bpe.settings_digest(
         tie_break=request.tie_break,
         min_count=request.min_count,
@@ -153,14 +138,8 @@ def checkpoint_of(
 def learn_alike(
     words: CountedWords, request: TrainingRequest, workspace: Workspace, listener: Listener
 ) -> LearnedMerges:
-    """Learn merges, each for the source that is worst off, with a checkpoint.
-
-    Raises:
-        EmptyCorpus: a source, or its development text, without a word.
-        CorpusError: development text that cannot be read.
-        DiskFull: no space; the checkpoint before is kept.
-    """
-    given, base = given_merges(request, workspace)
+    """Learn merges, each for the language with the worst compression."""
+    initial, base = given_merges(request, workspace)
     store = WordCountStore(workspace)
     languages = _own_counts(words, request, store)
     development, read = _development_counts(request)
@@ -169,7 +148,7 @@ def learn_alike(
         "min_count": request.min_count,
         "min_word_count": request.min_word_count,
         "max_token_bytes": request.max_token_bytes,
-        "given": given,
+        "given": initial,
     }
     settings = parity_digest(languages, request.parity_rule, development, **options)
     checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
@@ -193,26 +172,26 @@ def learn_alike(
 def _own_counts(
     words: CountedWords, request: TrainingRequest, store: WordCountStore
 ) -> dict[str, WordCounts]:
-    """The counts of each named source alone."""
-    keys = {one.source: one.table_key for one in words.sources}
-    found: dict[str, WordCounts] = {}
+    """Return the separate counts of each named source."""
+    keys = {source_counted.source: source_counted.table_key for source_counted in words.sources}
+    counts: dict[str, WordCounts] = {}
     for source in request.named_sources:
         handle = store.table(keys.get(source.name, ""))
         if handle is None:
             raise EmptyCorpus(
                 f"there is not a single word in the source {source.name}",
-                "some text of each source that is to be served alike",
-                f"leave {source.name} out, or name its files: one that two sources name is of the "
-                "first",
+                "expected text in each source, because --parity balances their compression",
+                f"leave {source.name} out, or check its files: a file of two sources belongs to "
+                "the first",
             )
-        found[source.name] = store.open_table(handle)
-    return found
+        counts[source.name] = store.open_table(handle)
+    return counts
 
 
 def _development_counts(
     request: TrainingRequest,
 ) -> tuple[dict[str, WordCounts] | None, tuple[DevelopmentText, ...]]:
-    """The words of the texts that say who is worst off, and what these were; None without any."""
+    """Return the word counts of the development texts, and records of the texts."""
     texts = request.development_sources
     if not texts:
         return None, ()
@@ -231,11 +210,11 @@ def _development_counts(
         except EmptyCorpus as error:
             raise EmptyCorpus(
                 f"there is not a single word in the development text of {source.name}",
-                "text of each source that is to be served alike",
-                f"name files that hold text: `--parity-dev {source.name}=FILES`",
+                "expected text for each source, because --parity balances their compression",
+                f"name files that contain text: `--parity-dev {source.name}=FILES`",
             ) from error
-        made = DevelopmentText(
+        text = DevelopmentText(
             source.name, source.files, content.digest, content.documents, content.bytes
         )
-        read.append(made)
+        read.append(text)
     return counts, tuple(read)

@@ -1,4 +1,4 @@
-"""Word counts become a tokenizer over characters, continuing from whatever an earlier run left."""
+"""Learning tokenizers over characters, continued from checkpoints."""
 
 from __future__ import annotations
 
@@ -37,13 +37,7 @@ def learn_tokens(
     directory: Path,
     listener: Listener,
 ) -> tuple[Tokenizer, LearnedTokens]:
-    """Learn merges of characters with a checkpoint; return the tokenizer that they make.
-
-    Raises:
-        InvalidOption: the vocabulary has no room for the characters, or a word holds a mark.
-        EmptyCorpus: no word occurs often enough.
-        DiskFull: no space left.
-    """
+    """Learn merges of characters with a checkpoint; return the resulting tokenizer."""
     counts = WordCountStore(workspace).open_table(words.table)
     pruned = prune(counts, request.min_word_count)[1]
     training = _TRAININGS[request.algorithm](counts, request)
@@ -52,7 +46,7 @@ def learn_tokens(
     checkpoint = workspace.checkpoint(words.table.counts_digest, settings)
     train = partial(training.train, wanted)
     tokenizer, resumed = learned(workspace, checkpoint, train, listener)
-    # Merges of other parts that make the same text are one token.
+    # Different merges that produce the same text share one token.
     merges = len(tokenizer.merges) or tokenizer.vocab_size - training.base
     tokenizer = training.encoding(tokenizer)
     mark = getattr(tokenizer.algorithm, "end_of_word", "").encode()
@@ -62,7 +56,7 @@ def learn_tokens(
 
 
 def token_settings(request: TrainingRequest) -> list[object]:
-    """What decides, besides the counts, which tokenizer `learn_tokens` makes."""
+    """Return what the tokenizer of `learn_tokens` depends on besides the counts."""
     settings = {
         "version": LEARNING_VERSION,
         "algorithm": request.algorithm,
@@ -77,26 +71,26 @@ def token_settings(request: TrainingRequest) -> list[object]:
 
 
 def _merges_wanted(request: TrainingRequest, base: int) -> int:
-    """As many merges as were asked for, or as fill the vocabulary."""
+    """Return the number of merges requested, or the number that fills the vocabulary."""
     wanted: int = request.options.get("merges", request.learned_size - base)
     if wanted < 0:
         raise InvalidOption(
             f"a vocabulary of {request.vocab_size:,} has no room for {base:,} characters and marks",
-            f"--vocab-size is a whole number from {base:,} on; --merges is one from 0 on",
-            "leave out rare words with --min-word-count, or ask for more",
+            f"expected --vocab-size of {base:,} or more, and --merges of 0 or more",
+            "leave out rare words with --min-word-count, or increase the size",
         )
     return wanted
 
 
 @dataclass(frozen=True, slots=True)
 class _Training:
-    """One algorithm on its counts."""
+    """One algorithm with its counts."""
 
-    base: int  # how many tokens it begins with
-    settings: str  # digest of what decides which merges it learns, apart from their number
-    train: Callable[..., Tokenizer]  # of so many merges; told of checkpoints and progress by name
-    # What the tokenizer becomes when its vocab is not for encoding in merge order.
-    encoding: Callable[[Tokenizer], Tokenizer] = lambda made: made
+    base: int  # number of initial tokens
+    settings: str  # digest of everything but the number of merges that decides the merges
+    train: Callable[..., Tokenizer]  # takes the number of merges, then checkpoint options by name
+    # Converts a tokenizer whose vocab is not used with its merges.
+    encoding: Callable[[Tokenizer], Tokenizer] = lambda tokenizer: tokenizer
 
 
 def _char_bpe(counts: WordCounts, request: TrainingRequest) -> _Training:

@@ -1,4 +1,4 @@
-"""Pages of HTML, which need nothing else: no network, no other file."""
+"""Self-contained HTML pages, without network access or other files."""
 
 from __future__ import annotations
 

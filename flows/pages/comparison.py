@@ -1,4 +1,4 @@
-"""The comparison of two versions: what a page, or a section of one, needs to know of it."""
+"""The comparison of two versions, as a page or as a section of one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bpeline.registry.evaluation import VersionComparison
 
 
 def comparison_page(compared: VersionComparison) -> str:
-    """The whole page."""
+    """Render the page of a comparison."""
     vocab = {"came": compared.vocab.added, "went": compared.vocab.removed}
-    spelt = {  # a kind of which there is none has no search either
-        kind: [base64.b64encode(one).decode() for one in some]
-        for kind, some in vocab.items()
-        if some
+    spelt = {  # kinds without tokens have no search box
+        kind: [base64.b64encode(token).decode() for token in tokens]
+        for kind, tokens in vocab.items()
+        if tokens
     }
     values = {
         "difference": difference(compared),
@@ -28,17 +28,13 @@ def comparison_page(compared: VersionComparison) -> str:
 
 
 def difference(compared: VersionComparison, words: int | None = None) -> dict[str, Any]:
-    """What ``templates/difference.html`` shows.
-
-    Args:
-        words: how many of each kind, by default all that were kept.
-    """
+    """Return the values for ``templates/difference.html``."""
     lists = word_lists(compared.documents.segmentation) if compared.documents else []
     return {
         "first": compared.first,
         "second": compared.second,
         "documents": compared.documents,
-        # Tokens that came and went stand in lists of their own.
+        # Added and removed tokens have their own lists.
         "facts": {
             subject: statement
             for subject, statement in facts(compared)

@@ -1,4 +1,4 @@
-"""The page of a name with all its versions: rendered, written to a file, and shown in MLflow."""
+"""The page of a name with all its versions, as a file and in MLflow."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from bpeline.registry.records import PastObservation
 
 _LONGEST_PATTERN = 60  # characters
-# In the table of figures; what depends on text is marked where that is another text.
+# Titles of the table of figures; values measured on another text are marked.
 _FIGURES = (
     (BYTES_PER_TOKEN, "bytes/token"),
     ("words/fertility", "tokens/word"),
@@ -51,12 +51,11 @@ _OUTCOMES = {value: outcome for outcome, value in DRIFTED_VALUES.items()}
 
 @dataclass(frozen=True, slots=True)
 class VersionLinks:
-    """Where more is said of a version.
+    """Links to a version's pages.
 
     Attributes:
-        report: its page of figures; empty where there is none.
-        mlflow: its page in MLflow's UI; empty where the page is shown by MLflow, which lets
-            nothing be followed there.
+        report: URI of its report; empty if there is none.
+        mlflow: its page in MLflow's UI; empty for pages inside MLflow, which blocks links.
     """
 
     report: str = ""
@@ -64,12 +63,14 @@ class VersionLinks:
 
 
 def page_of_name(history: NameHistory, ui: str = "") -> str:
-    """The whole page.
+    """Render the page of a name.
 
     Args:
-        ui: the address of MLflow's pages; empty for a page that MLflow shows, without links.
+        ui: address of MLflow's UI; empty for a page inside MLflow, without links.
     """
-    links = {one.version.number: _links(one, ui) for one in history.versions} if ui else {}
+    links = (
+        {version.version.number: _links(version, ui) for version in history.versions} if ui else {}
+    )
     newest = history.versions[::-1]
     values = {
         "history": history,
@@ -81,12 +82,13 @@ def page_of_name(history: NameHistory, ui: str = "") -> str:
         "newest": newest,
         "cost": _cost_chart(history),
         "has_intervals": any(
-            one.change and SHOWN_CONFIDENCE in one.change.intervals for one in history.compared
+            version.change and SHOWN_CONFIDENCE in version.change.intervals
+            for version in history.compared
         ),
-        "stuck": [one.version for one in newest if one.version.stuck],
-        "not_compared": [one for one in history.versions if one.not_compared],
-        "versions": [_version_cells(one) for one in newest],
-        "figures": [_figure_cells(one) for one in newest],
+        "stuck": [version.version for version in newest if version.version.stuck],
+        "not_compared": [version for version in history.versions if version.not_compared],
+        "versions": [_version_cells(version) for version in newest],
+        "figures": [_figure_cells(version) for version in newest],
         "figure_titles": [title for _, title in _FIGURES],
         "since_first": _since_first(history),
         "moves": list(_moves(history)),
@@ -110,15 +112,15 @@ def _minute(at: str) -> str:
 
 
 def _aliases(history: NameHistory) -> list[dict[str, str]]:
-    """Where each alias points, and since when that is known."""
+    """Return where each alias points, and since when if known."""
     rows = []
-    for one in history.versions:
-        for alias in one.version.aliases:
+    for version in history.versions:
+        for alias in version.version.aliases:
             moves = [move for move in history.moves if move.alias == alias and _moved(move)]
-            last = moves[0] if moves and moves[0].to_number == one.version.number else None
+            last = moves[0] if moves and moves[0].to_number == version.version.number else None
             rows.append({
                 "alias": alias,
-                "version": one.version.reference,
+                "version": version.version.reference,
                 "since": _minute(last.at) if last else "",
                 "by": last.by if last else "",
                 "reason": last.reason if last else "",
@@ -131,7 +133,7 @@ def _moved(move: AliasMove) -> bool:
 
 
 def _moves(history: NameHistory) -> Iterator[dict[str, str]]:
-    """The moves of aliases, newest first, each with the time of the next one of its alias."""
+    """Yield the moves of aliases, newest first, each with the time of the next move."""
     ends: dict[str, str] = {}
     for move in history.moves:
         moved = _moved(move)
@@ -152,36 +154,36 @@ def _moves(history: NameHistory) -> Iterator[dict[str, str]]:
 
 
 def _cost(bytes_per_token: float) -> float:
-    """Tokens for a thousand bytes."""
+    """Return tokens per thousand bytes."""
     return 1000 / bytes_per_token
 
 
 def _cost_chart(history: NameHistory) -> Chart | None:
-    """What the same text costs in each version; a colour for each kind where there are few."""
+    """Draw the cost of the same text in each version, coloured by size and pattern."""
     compared = history.compared
     if not compared:
         return None
     reference = next(
-        (_cost(one.bytes_per_token) for one in compared
-         if one.version is history.reference and one.bytes_per_token is not None), None
+        (_cost(version.bytes_per_token) for version in compared
+         if version.version is history.reference and version.bytes_per_token is not None), None
     )  # fmt: skip
-    kinds = sorted({(one.version.vocab_size, one.version.pattern) for one in compared})
+    kinds = sorted({(version.version.vocab_size, version.version.pattern) for version in compared})
     points: dict[tuple[int, str], list[Point]] = {kind: [] for kind in kinds}
-    for place, one in enumerate(compared):
-        kind = one.version.vocab_size, one.version.pattern
-        points[kind].append(_point(place, one, reference))
+    for place, version in enumerate(compared):
+        kind = version.version.vocab_size, version.version.pattern
+        points[kind].append(_point(place, version, reference))
     names = _kind_names(kinds)
     return Chart(
         f"Tokens per 1,000 bytes of the versions of {history.name}",
         "version",
         "tokens per 1,000 bytes",
         [Line(names[kind], points[kind], dots=True) for kind in kinds],
-        names=[str(one.version.number) for one in compared],
+        names=[str(version.version.number) for version in compared],
     )
 
 
 def _kind_names(kinds: Sequence[tuple[int, str]]) -> dict[tuple[int, str], str]:
-    """Names of sizes and patterns, by what differs; one for all where there are too many."""
+    """Name sizes and patterns by their differences; no names if there are too many."""
     sizes, patterns = ({*values} for values in zip(*kinds, strict=True))
     names = {
         (size, pattern): " ".join(
@@ -213,7 +215,7 @@ def _short(pattern: str) -> str:
 
 
 def _since_first(history: NameHistory) -> tuple[float, str] | None:
-    """How many more tokens the champion takes than the first version that compares, as a share."""
+    """Return the champion's change in tokens since the first comparable version."""
     champion = _with_alias(history, CHAMPION)
     first = history.compared[0] if history.compared else None
     if champion is None or first is None or champion is first or not champion.bytes_per_token:
@@ -263,19 +265,21 @@ def _figure(key: str, value: float | None) -> str:
 
 
 def _kind(low: float, high: float) -> str:
-    """More or fewer tokens, where that is no chance."""
+    """Return whether the tokens increase or decrease significantly."""
     return "more" if low > 0 else "less" if high < 0 else ""
 
 
 def _drift_chart(history: NameHistory) -> Chart | None:
-    """Tokens per 1,000 bytes of new text, and of the own text of the version that was watched."""
+    """Draw tokens per 1,000 bytes of new text and of the watched version's own text."""
     observations = history.observations or ()
     points: dict[tuple[str, str], list[Point]] = {}
     for name, key in (("new text", NEW_TEXT_COST), ("its own text", OWN_TEXT_COST)):
-        for place, one in enumerate(observations):
-            if one.metrics.get(key, 0) > 0:
-                point = Point(place, _cost(one.metrics[key]), _observed(history, one))
-                points.setdefault((name, _watched(history, one)), []).append(point)
+        for place, observation in enumerate(observations):
+            if observation.metrics.get(key, 0) > 0:
+                point = Point(
+                    place, _cost(observation.metrics[key]), _observed(history, observation)
+                )
+                points.setdefault((name, _watched(history, observation)), []).append(point)
     if not points:
         return None
     return Chart(
@@ -283,7 +287,7 @@ def _drift_chart(history: NameHistory) -> Chart | None:
         "observation",
         "tokens per 1,000 bytes",
         [Line(name, line, dots=True) for (name, _), line in points.items()],
-        names=[str(one.number) for one in observations],
+        names=[str(observation.number) for observation in observations],
     )
 
 
@@ -307,15 +311,15 @@ def _outcome(one: PastObservation) -> str:
 
 
 def _observations(history: NameHistory) -> list[dict[str, str]]:
-    """Rows for the table, newest first."""
+    """Return the table rows, newest first."""
     rows = []
-    for one in reversed(history.observations or ()):
-        new, own = (one.metrics.get(key) for key in (NEW_TEXT_COST, OWN_TEXT_COST))
+    for observation in reversed(history.observations or ()):
+        new, own = (observation.metrics.get(key) for key in (NEW_TEXT_COST, OWN_TEXT_COST))
         rows.append({
-            "number": str(one.number),
-            "at": _day(one.time_ms),
-            "version": _watched(history, one),
-            "outcome": _outcome(one),
+            "number": str(observation.number),
+            "at": _day(observation.time_ms),
+            "version": _watched(history, observation),
+            "outcome": _outcome(observation),
             "new": "" if not new else f"{_cost(new):.2f}",
             "own": "" if not own else f"{_cost(own):.2f}",
             "change": "" if not new or not own else f"{own / new - 1:+.2%}",
@@ -324,22 +328,18 @@ def _observations(history: NameHistory) -> list[dict[str, str]]:
 
 
 def show_name_page(registry: Registry, name: str) -> str:
-    """Put the page of a name into MLflow.
-
-    Returns:
-        Its address; empty where it could not be shown.
-    """
+    """Show the page of a name in MLflow; return its address, empty if that failed."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of other MLflows: whoever lists versions is told
+            warnings.simplefilter("ignore")  # commands that list versions show these warnings
             return _shown(registry, name)
     except (BpelineError, OSError) as error:
         waits = isinstance(error, RegistryUnreachable) and not isinstance(error, ArtifactsRefused)
         if not waits and not isinstance(error, UnknownVersion):
-            said = error.happened if isinstance(error, BpelineError) else str(error)
+            reason = error.happened if isinstance(error, BpelineError) else str(error)
             warnings.warn(
-                f"the page of {name} in MLflow could not be written: {said}; "
-                f"`bpeline versions {name} -o {name}.html` writes it again",
+                f"the page of {name} in MLflow could not be written: {reason}; "
+                f"`bpeline versions {name} --html {name}.html` writes it to a file",
                 stacklevel=2,
             )
     return ""
@@ -360,17 +360,11 @@ def _shown(registry: Registry, name: str) -> str:
 
 
 def write_name_page(name: str | None, path: Path) -> None:
-    """Write the page of a name, with links to the report of each version.
-
-    Raises:
-        InvalidOption: no name, or a misspelt one.
-        UnknownVersion: it has no version.
-        DiskFull: no space left.
-    """
+    """Write the page of a name, with links to the report of each version."""
     if name is None:
         raise InvalidOption(
-            "a page is about the versions of one name, and none is given",
-            "the name of a tokenizer",
+            "--html needs the name of a tokenizer",
+            "expected one name, whose versions the page shows",
             "type `bpeline versions` to see the names, then `bpeline versions NAME -o FILE`",
         )
     registry = open_registry(make=False)

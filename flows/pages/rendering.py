@@ -1,4 +1,4 @@
-"""Render pages from compiled templates, with invisible characters spelt out."""
+"""Rendering of pages from compiled templates; invisible characters are shown."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from bpeline.tokenizer_core.display import printable
 
 
 def render(template: str, values: Mapping[str, Any]) -> str:
-    """A page of one of the templates."""
+    """Render a template."""
     return _environment().get_template(template).render(values)
 
 
 @cache
 def _environment() -> Environment:
-    made = Environment(
+    environment = Environment(
         loader=PackageLoader("bpeline.flows.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_shown,
-        # With this, and as `_shown` takes a context, no filter has a part in what is compiled.
+        # Disabled so that compiled templates do not depend on filters; see `_shown` too.
         optimized=False,
         bytecode_cache=KeptTemplates(settings=Path(__file__).read_bytes()),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    made.filters |= {
+    environment.filters |= {
         "number": number_text,
         "drawn": _drawn,
         "pieces": cut_pieces,
@@ -58,15 +58,15 @@ def _environment() -> Environment:
         "signed": "{:+,}".format,
         "whole": "{:,}".format,
     }
-    made.globals["asset"] = _asset
-    # The packed sections are read in the order that they are named in.
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
-    return made
+    environment.globals["asset"] = _asset
+    # The script reads packed sections in the order of their names in the page.
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "sort_keys": False}
+    return environment
 
 
 @pass_context
 def _shown(_: Context, value: object) -> str:
-    """What the templates made themselves stays as it is; all else may come from anywhere."""
+    """Keep markup of templates; spell out invisible characters in other values."""
     return value if isinstance(value, Markup) else printable(str(value))
 
 
@@ -76,7 +76,7 @@ def _drawn(chart: Chart | Bars) -> Markup:
 
 @cache
 def _asset(name: str) -> Markup:
-    """A style sheet or a script of this package, to stand in the page."""
+    """Return a style sheet or a script of this package, to be inlined."""
     return Markup(files("bpeline.flows.pages").joinpath(name).read_text(encoding="utf-8"))
 
 
@@ -84,20 +84,20 @@ def _sha256(content: str) -> str:
     return base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
 
 
-# Controls, direction marks, joiners, unusual spaces, what fonts leave out: shown by their number.
+# Controls, direction marks, joiners, unusual spaces and unassigned characters, shown by code point.
 _HIDDEN = regex.compile(r"[\p{C}\p{Z}\p{Default_Ignorable_Code_Point}]")
 _MARK = regex.compile(r"\p{M}")
 _SPELLED = {" ": "␣", "\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_RUN = 8  # as many of one character are written out
+_RUN = 8  # longest run of one character that is written out
 _LONGEST = 80  # characters of one token in a list
-_BROKEN = range(0xDC80, 0xDD00)  # how `surrogateescape` writes bytes that are no UTF-8
+_BROKEN = range(0xDC80, 0xDD00)  # `surrogateescape` of bytes that are not UTF-8
 
 
 def visible(token: bytes) -> list[tuple[bool, str]]:
-    """Pieces of a token: whether one stands for what cannot be seen, and its text.
+    """Split a token into pieces: (whether the piece replaces invisible text, text).
 
-    A byte that is not UTF-8 is its hexadecimal number; a mark that would sit on the character
-    before the token sits on a circle; a long run of one character is that and a number.
+    Invalid bytes are shown as hexadecimal numbers, a combining mark at the beginning gets a dotted
+    circle, and a long run of one character is shortened to the character and a number.
     """
     pieces: list[tuple[bool, str]] = []
     for character, run in groupby(token.decode(errors="surrogateescape")):
@@ -122,7 +122,7 @@ def _add(pieces: list[tuple[bool, str]], character: str) -> None:
 
 
 def cut_pieces(token: bytes) -> list[tuple[bool, str]]:
-    """`visible`, of long tokens only the beginning."""
+    """Like `visible`, but only the beginning of long tokens."""
     cut: list[tuple[bool, str]] = []
     room = _LONGEST
     for hidden, text in visible(token):
@@ -134,28 +134,24 @@ def cut_pieces(token: bytes) -> list[tuple[bool, str]]:
 
 
 class KeptTemplates(BytecodeCache):
-    """What jinja2 compiles is loaded where the same was compiled before; else it is compiled.
-
-    Args:
-        settings: names all that a compiled template depends on besides its source and jinja2.
-    """
+    """jinja2's bytecode on disk; it also depends on ``settings``."""
 
     def __init__(self, settings: bytes) -> None:
         self._settings = settings
 
     def get_cache_key(self, name: str, filename: str | None = None) -> str:
-        """One file for each name of a template, wherever this package is installed."""
+        """Return a file name that is the same for all installations."""
         return f"template-{name}"
 
     def get_source_checksum(self, source: str) -> str:
-        """What was compiled from another source, by another jinja2 or otherwise, is not taken."""
+        """Return a checksum of source, jinja2 version and settings."""
         return digest_of_bytes(jinja2.__version__.encode(), b"\0", self._settings, source.encode())
 
     def load_bytecode(self, bucket: Bucket) -> None:
         try:
             with opened(kept_below()) as directory:
                 bucket.bytecode_from_string(read_file(directory, bucket.key))
-        except Exception:  # damaged files raise what they please; they are compiled anew
+        except Exception:  # damaged files can raise anything; compile again
             bucket.reset()
 
     def dump_bytecode(self, bucket: Bucket) -> None:

@@ -1,4 +1,4 @@
-"""The report of a version as a page: contents, compression, token lists, packed tokenizer."""
+"""The report page of a version: figures, charts, token lists, packed tokenizer."""
 
 from __future__ import annotations
 
@@ -41,22 +41,11 @@ class ReportContents:
     """Everything on the page.
 
     Attributes:
-        title: ``news/3``, or the name where there is no number yet.
-        tokenizer: the version's.
-        screening: what the personal-data screen found.
-        facts: what it is and where it comes from, in the order people read it.
-        parameters: what was asked for.
-        metrics: measured values by name.
-        curves: of some metrics, (vocab size, value).
-        notes: what people should know of the run.
-        sources: the named sources of the corpus, see `SourceStatistics`; none where paths were.
-        development: the texts that said which source each merge served; none as a rule.
-        use: how often tokens occur in the training corpus; None where its word counts are gone.
-        comparison: with another version, that one first.
-        comparison_remark: why there is none.
-        chosen_size: how the number of ids was chosen, see `registry.measured`; None where it was
-            asked for.
-        robustness: by kind and language, see `registry.measured.robustness_table`.
+        title: ``news/3``, or the name if there is no number yet.
+        facts: properties and origin of the version, in the order shown.
+        use: counts of tokens in the training corpus; None if its word counts are gone.
+        comparison: with another version, which comes first.
+        chosen_size: how the vocab size was chosen, see `registry.measured`; None if requested.
     """
 
     title: str
@@ -77,12 +66,12 @@ class ReportContents:
 
     @property
     def reference(self) -> str:
-        """What to type to mean the version."""
+        """Reference to type for the version."""
         return self.title if "/" in self.title else f"{self.title}@candidate"
 
 
 def merged_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """Ids that are neither special nor a single byte, ascending."""
+    """Return ids that are neither special nor a single byte, ascending."""
     vocab = tokenizer.vocab
     ids = np.fromiter(vocab, np.int64, len(vocab))
     longer = ids[np.fromiter(map(len, vocab.values()), np.int64, len(vocab)) > 1]
@@ -90,22 +79,22 @@ def merged_ids(tokenizer: Tokenizer) -> NDArray[np.int64]:
 
 
 def junk_ids(tokenizer: Tokenizer, use: TokenUse) -> NDArray[np.int64]:
-    """Merged tokens that are mostly steps to longer ones, the most so first."""
+    """Return merged tokens that are mostly parts of longer ones, highest share first."""
     junk = use.junk[np.argsort(-use.absorbed[use.junk], kind="stable")]
     return junk[np.isin(junk, merged_ids(tokenizer))]
 
 
 def unreachable_ids(tokenizer: Tokenizer) -> dict[int, bytes]:
-    """Tokens that are text and that encoding their text does not give; empty for words' tokens."""
+    """Return tokens that encoding never produces from their own text; empty for words."""
     if tokenizer.words is not None:
         return {}
     ordinary = {token: i for i, token in tokenizer.vocab.items() if not tokenizer.is_special(i)}
-    found = unreachable_tokens(tokenizer.encoder, ordinary)
-    return {id_: token for token, id_ in sorted(found.items(), key=lambda one: one[1])}
+    unreachable = unreachable_tokens(tokenizer.encoder, ordinary)
+    return {id_: token for token, id_ in sorted(unreachable.items(), key=lambda item: item[1])}
 
 
 def training_curve(tokenizer: Tokenizer, use: TokenUse) -> list[tuple[int, float]]:
-    """(vocab size, bytes per token) on the training words; empty where nothing merges."""
+    """Return (vocab size, bytes per token) on the training words, if there are merges."""
     merges = len(use.gains)
     if not merges or not use.bytes:
         return []
@@ -116,7 +105,7 @@ def training_curve(tokenizer: Tokenizer, use: TokenUse) -> list[tuple[int, float
 
 
 def saved_by_last(use: TokenUse) -> float:
-    """The share of tokens that the last tenth of the merges saves."""
+    """Return the share of tokens that the last tenth of the merges saves."""
     last = int(len(use.gains) * 0.1)
     tokens = int(use.left.sum())
     saved = int(use.gains[len(use.gains) - last :].sum())
@@ -131,7 +120,7 @@ _LONGEST_BAR = 24  # bytes; longer tokens share the last bar
 
 
 def compression(contents: ReportContents) -> dict[str, Any]:
-    """Charts and tables; None where there is nothing to draw."""
+    """Return charts and tables; None for a chart without data."""
     return {
         "sizes": _sizes(contents),
         "choice": _choice(contents.chosen_size),
@@ -150,21 +139,21 @@ def compression(contents: ReportContents) -> dict[str, Any]:
 
 
 def _robustness(contents: ReportContents) -> dict[str, Any]:
-    """How many more tokens each kind of change takes, a column for each language."""
-    found = [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in contents.robustness]
-    languages = list(dict.fromkeys(one["language"] for one in found))
+    """Return the growth in tokens for each perturbation, with a column per language."""
+    measured = [dict(zip(ROBUSTNESS_COLUMNS, row, strict=True)) for row in contents.robustness]
+    languages = list(dict.fromkeys(item["language"] for item in measured))
     rows: dict[str, dict[str, str]] = {}
-    for one in found:
-        said = f"{one['inflation']:+.1%}"
-        if one["inflation_low"] is not None:
-            said += f" ({one['inflation_low']:+.1%} … {one['inflation_high']:+.1%})"
-        rows.setdefault(f"{one['family']}: {one['kind']}", {})[one["language"]] = said
-    cells = {kind: [of.get(one, "") for one in languages] for kind, of in rows.items()}
+    for item in measured:
+        text = f"{item['inflation']:+.1%}"
+        if item["inflation_low"] is not None:
+            text += f" ({item['inflation_low']:+.1%} … {item['inflation_high']:+.1%})"
+        rows.setdefault(f"{item['family']}: {item['kind']}", {})[item["language"]] = text
+    cells = {kind: [of.get(item, "") for item in languages] for kind, of in rows.items()}
     return {"languages": languages, "rows": cells}
 
 
 def _sizes(contents: ReportContents) -> dict[str, Any] | None:
-    """Bytes per token over the vocab size, in training and as evaluated."""
+    """Draw bytes per token over the vocab size, in training and in evaluation."""
     use, series = contents.use, []
     trained = training_curve(contents.tokenizer, use) if use else []
     if trained:
@@ -174,7 +163,7 @@ def _sizes(contents: ReportContents) -> dict[str, Any] | None:
         for key, curve in contents.curves.items()
         if len(curve) > 1 and "bytes_per_token" in key
     }
-    for key in sorted(measured, key=lambda one: (one != _CURVE, one))[:4]:
+    for key in sorted(measured, key=lambda line: (line != _CURVE, line))[:4]:
         series.append(Line(_name_of(key), measured[key], dots=True))
     if not series:
         return None
@@ -183,12 +172,12 @@ def _sizes(contents: ReportContents) -> dict[str, Any] | None:
             "Bytes per token over the vocabulary size", "vocabulary size", "bytes per token", series
         ),
         "saved_by_last": saved_by_last(use) if use is not None and len(use.gains) > 10 else None,
-        "measured": [(one.name, *point) for one in series if one.dots for point in one.points],
+        "measured": [(line.name, *point) for line in series if line.dots for point in line.points],
     }
 
 
 def _choice(chosen: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What sizes cost a model, of a number of ids that was chosen by that."""
+    """Draw the cost of each size for a model, if the size was chosen by cost."""
     if chosen is None:
         return None
     costs = [(size, cost / 1e6) for size, _, cost in chosen["curve"]]
@@ -212,7 +201,7 @@ def _name_of(key: str) -> str:
 
 
 def _ranks(contents: ReportContents) -> dict[str, Any] | None:
-    """Occurrences of the tokens, the most frequent first."""
+    """Draw the occurrences of tokens, most frequent first."""
     use = contents.use
     if use is None:
         return None
@@ -232,15 +221,15 @@ def _ranks(contents: ReportContents) -> dict[str, Any] | None:
 
 
 def _gains(contents: ReportContents) -> dict[str, Any] | None:
-    """Tokens that each merge saves, by rank."""
+    """Draw the tokens that each merge saves, by rank."""
     gains = np.zeros(0, np.int64) if contents.use is None else contents.use.gains
     gains = gains[gains > 0]
     if len(gains) < 2:
         return None
-    # One merge says little, its neighbours together do.
+    # Single merges are noisy, so neighbours are averaged.
     edges = np.unique(np.geomspace(1, len(gains) + 1, 60).astype(np.int64))
     sums = np.add.reduceat(gains, edges[:-1] - 1) / np.diff(edges)
-    points = [(float(edge), float(one)) for edge, one in zip(edges[:-1], sums, strict=True)]
+    points = [(float(edge), float(average)) for edge, average in zip(edges[:-1], sums, strict=True)]
     return {
         "chart": Chart(
             "Tokens that each merge saves", "rank of the merge", "tokens saved",
@@ -251,7 +240,7 @@ def _gains(contents: ReportContents) -> dict[str, Any] | None:
 
 
 def token_lengths(tokenizer: Tokenizer) -> Chart:
-    """How many tokens have which length, special tokens apart."""
+    """Count tokens by length, without special tokens."""
     lengths = Counter(
         min(len(token), _LONGEST_BAR)
         for id_, token in tokenizer.vocab.items()
@@ -264,8 +253,7 @@ def token_lengths(tokenizer: Tokenizer) -> Chart:
 
 
 def _slices(metrics: Mapping[str, float]) -> dict[str, Any]:
-    """Metrics that were measured by text, language or domain: a row for each slice, of values and
-    the bounds of their intervals."""
+    """Return a table of metrics by slice, with the bounds of their intervals."""
     slices: dict[str, dict[str, float]] = {}
     for key, value in metrics.items():
         metric, name = _of_slice(key, metrics)
@@ -284,7 +272,7 @@ def _slices(metrics: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _of_slice(key: str, metrics: Mapping[str, float]) -> tuple[str, str]:
-    """A metric and a slice; the slice is empty for what was measured of everything."""
+    """Split a metric name into metric and slice; the slice is empty for all text."""
     metric, _, name = key.partition("/")
     for bound in ("", *_BOUNDS):
         if f"{_SLICE}{name.removesuffix(bound)}" in metrics and name.endswith(bound):
@@ -292,17 +280,17 @@ def _of_slice(key: str, metrics: Mapping[str, float]) -> tuple[str, str]:
     return key, ""
 
 
-# What `report.js` calls the bits of ``signs``.
+# Names of the bits of ``signs`` in `report.js`.
 SIGNS = ("special", "junk", "unreachable", "one document", "suspicious", "part of a character")
 _SPECIAL, _JUNK, _UNREACHABLE, _ONE_DOCUMENT, _SUSPICIOUS, _PART = (1 << bit for bit in range(6))
 _LISTED = 15
-_MANY = 200  # of what should be none
+_MANY = 200  # limit for lists that should be empty
 
 
 def by_id(
     contents: ReportContents, unreachable: Mapping[int, bytes]
 ) -> dict[str, NDArray[np.int64]]:
-    """Numbers for every id: counts where they are known, and signs."""
+    """Return numbers for every id: signs, and counts if known."""
     tokenizer, use, screening = contents.tokenizer, contents.use, contents.screening
     signs = np.zeros(tokenizer.spec.largest_id + 1, np.int64)
     parts = [id_ for id_, token in tokenizer.vocab.items() if not _is_text(token)]
@@ -311,7 +299,7 @@ def by_id(
         ([] if use is None else junk_ids(tokenizer, use).tolist(), _JUNK),
         (unreachable, _UNREACHABLE),
         (screening.one_document, _ONE_DOCUMENT),
-        ([one.id for one in screening.suspicions], _SUSPICIOUS),
+        ([suspicion.id for suspicion in screening.suspicions], _SUSPICIOUS),
         (parts, _PART),
     ):
         signs[list(ids)] |= sign
@@ -321,8 +309,7 @@ def by_id(
 
 
 def useful_and_idle(contents: ReportContents) -> dict[str, Any] | None:
-    """Merged tokens by their use in the training text, each a row of token, id, times left and one
-    more figure; None where their use is not known."""
+    """Return rows of merged tokens by use in the training text; None if unknown."""
     use, vocab = contents.use, contents.tokenizer.vocab
     ids = merged_ids(contents.tokenizer)
     if use is None or not len(ids):
@@ -347,14 +334,14 @@ def useful_and_idle(contents: ReportContents) -> dict[str, Any] | None:
 
 
 def longest(contents: ReportContents) -> list[tuple[bytes, int]]:
-    """The longest merged tokens, and their ids."""
+    """Return the longest merged tokens, and their ids."""
     vocab = contents.tokenizer.vocab
     ids = sorted(merged_ids(contents.tokenizer).tolist(), key=lambda id_: (-len(vocab[id_]), id_))
     return [(vocab[id_], id_) for id_ in ids[:_LISTED]]
 
 
 def some(ids: Iterable[int], vocab: Mapping[int, bytes]) -> list[bytes]:
-    """The longest of some tokens: what is long says most of where it is from."""
+    """Return the longest of the tokens, whose origin is easiest to recognise."""
     shown = sorted(ids, key=lambda id_: (-len(vocab[id_]), id_))[:_MANY]
     return [vocab[id_] for id_ in shown]
 
@@ -367,18 +354,17 @@ def _is_text(token: bytes) -> bool:
     return True
 
 
-_MOST_BYTES_OF_ONE = 9  # 63 bits
+_MOST_BYTES_OF_ONE = 9  # for 63 bits
 _LEVEL = 9
 
 
 def packed_tokenizer(
     tokenizer: Tokenizer, by_id: Mapping[str, NDArray[np.int64]]
 ) -> dict[str, Any]:
-    """Everything `report.js` needs to encode text and to show the vocab.
+    """Pack what `report.js` needs to encode text and to show the vocab.
 
     Args:
-        tokenizer: of any algorithm; only byte-level BPE is encoded with.
-        by_id: numbers from 0 for every id, int64 ``[largest id + 1]``; sent under their names.
+        by_id: non-negative numbers for every id, int64 ``[largest id + 1]``, under their names.
 
     Returns:
         ``about``, JSON values, and ``content``, the sections in base64.
@@ -427,8 +413,7 @@ def packed_tokenizer(
 
 
 def leb128(values: NDArray[np.int64]) -> bytes:
-    """Whole numbers from 0 as bytes of 7 bits each, the lowest first; 128 is added to all but the
-    last of a number."""
+    """Encode non-negative integers in LEB128: 7 bits per byte, lowest bits first."""
     shifts = np.arange(_MOST_BYTES_OF_ONE) * 7
     rest = values[:, None] >> shifts
     septets = (rest & 127).astype(np.uint8)
@@ -440,25 +425,25 @@ def leb128(values: NDArray[np.int64]) -> bytes:
 
 
 def _differences(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each number less the one before, signs in the lowest bit."""
+    """Return the differences of neighbours, with the sign in the lowest bit."""
     steps = np.diff(values, prepend=0)
     return np.where(steps < 0, -2 * steps - 1, 2 * steps)
 
 
 def _runs(classes: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Class and length of each run, alternating."""
+    """Return class and length of each run, alternating."""
     edges = np.flatnonzero(np.diff(classes)) + 1
     begins = np.concatenate([[0], edges])
     lengths = np.diff(np.concatenate([begins, [len(classes)]]))
     return np.stack([classes[begins].astype(np.int64), lengths], axis=1).ravel()
 
 
-LARGEST = 5 << 20  # bytes; what is asked of a page of 100,000 tokens
+LARGEST = 5 << 20  # bytes; limit for a page of 100,000 tokens
 _WORDS = 12  # of each kind, in the difference
 
 
 def report_page(contents: ReportContents) -> str:
-    """The whole page."""
+    """Render the report page."""
     tokenizer, use, screening = contents.tokenizer, contents.use, contents.screening
     unreachable = unreachable_ids(tokenizer)
     values = {
@@ -485,8 +470,14 @@ def report_page(contents: ReportContents) -> str:
         "signs": SIGNS,
         "sources": statistics_table(contents.sources) if contents.sources else None,
         "development": [
-            (one.name, one.digest, f"{one.documents:,}", f"{one.bytes:,}", ", ".join(one.files))
-            for one in contents.development
+            (
+                text_read.name,
+                text_read.digest,
+                f"{text_read.documents:,}",
+                f"{text_read.bytes:,}",
+                ", ".join(text_read.files),
+            )
+            for text_read in contents.development
         ],
         "parameters": {
             key: value

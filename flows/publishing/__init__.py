@@ -1,4 +1,4 @@
-"""Results summarized, registered and promoted."""
+"""Summarizing, registering and promoting results."""
 
 from __future__ import annotations
 

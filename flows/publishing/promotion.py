@@ -1,4 +1,4 @@
-"""Aliases moved, by command or by promotion rules, with the page of the name and the event."""
+"""Moving aliases by command or by rules, with the name's page and a Prefect event."""
 
 from __future__ import annotations
 
@@ -31,13 +31,7 @@ def promote(
     lock: bool = False,
     force: bool = False,
 ) -> AliasChange:
-    """Let an alias point to a version: `registry.promote`, and the event.
-
-    Args:
-        reference, alias, by, reason, rules, lock, force: as there.
-        say: is told of a move made in MLflow itself, and when Prefect did not take the event.
-        registry: that has it.
-    """
+    """Point an alias to a version, like `registry.promote`, and emit the event."""
     change = aliases.promote(
         reference, alias, by, reason, registry, rules=rules, lock=lock, force=force
     )
@@ -54,15 +48,15 @@ def rollback(
     *,
     force: bool,
 ) -> AliasChange:
-    """Let an alias point where it pointed before: `registry.rollback`, and the event."""
+    """Move an alias back to its previous version, and emit the event."""
     return _told(aliases.rollback(name, alias, by, reason, registry, force=force), say, registry)
 
 
 def remarks_on(change: AliasChange) -> tuple[str, ...]:
-    """Sentences for people: what a move was judged against, what it gains, which ids it changes."""
+    """Describe what a move was compared with, what it gains, and which ids it changes."""
     remarks = []
     if change.before is None and change.against:
-        remarks.append(f"judged against {change.against}, the best of its name, as no alias stood")
+        remarks.append(f"compared with {change.against}, the best of its name: it had no alias")
     if change.gained:
         remarks.append(change.gained)
     if change.new_text and change.new_text not in change.gained:
@@ -74,13 +68,15 @@ def remarks_on(change: AliasChange) -> tuple[str, ...]:
 
 
 def _told(change: AliasChange, say: Callable[[str], object], registry: Registry) -> AliasChange:
-    """Show and tell Prefect that an alias points to another version now; nothing when it stays.
+    """Show an alias that moved on the name's page, and emit an event.
 
-    The event is of the resource ``bpeline.tokenizer.NAME``, which is labelled with the alias.
+    The event's resource is ``bpeline.tokenizer.NAME``, labelled with the alias.
     """
     if change.seen is not None:
         places = (change.seen.from_number, change.seen.to_number)
-        before, after = ("nowhere" if one is None else f"{change.name}/{one}" for one in places)
+        before, after = (
+            "nowhere" if number is None else f"{change.name}/{number}" for number in places
+        )
         say(f"{change.name}@{change.alias} was {change.seen.reason}: from {before} to {after}")
     if change.before != change.number:
         show_name_page(registry, change.name)
@@ -98,19 +94,14 @@ def _told(change: AliasChange, say: Callable[[str], object], registry: Registry)
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """What came of it.
+    """The result of applying promotion rules to a version.
 
     Attributes:
-        alias: what was to move.
-        version: the version it was to move to (``news/4``).
-        refusal: which rules were broken and by how much; empty when it moved.
-        stays: why nothing moved though no rule refused: the version is not new, or gains too
-            little; else empty.
-        verdicts: what the rules said, when it moved.
-        first: whether nothing was there to compare it with.
-        remarks: what it was judged against, what it gains and which ids it changes, when it moved.
-        exit_code: of a command that trains: 0, 3 for a rule that is broken, 4 for one that could
-            not be judged.
+        refusal: which rules failed, and by how much; empty if the alias moved.
+        stays: why the alias stays although no rule failed: the version is not new, or gains too
+            little.
+        exit_code: for training commands: 0, 3 for a failed rule, 4 for a rule that could not be
+            judged.
     """
 
     alias: str
@@ -124,7 +115,7 @@ class Promotion:
 
     @property
     def state(self) -> str:
-        """The name of a finished run's state in Prefect; empty where the version was promoted."""
+        """Name of the finished run's Prefect state; empty if the version was promoted."""
         if self.stays:
             return "Kept"
         if self.exit_code:
@@ -142,27 +133,23 @@ class Promotion:
         if self.refusal:
             state = self.state.lower()
             return self.refusal if state in self.refusal else f"{state}: {self.refusal}"
-        said = f"{self.version} is {self.alias}: {every_rule_holds(self.verdicts)}"
-        first = ["it is the first, so only limits bind"] * self.first
-        return "; ".join([said, *first, *self.remarks])
+        summary = f"{self.version} is {self.alias}: {every_rule_holds(self.verdicts)}"
+        first = ["it is the first, so only limits apply"] * self.first
+        return "; ".join([summary, *first, *self.remarks])
 
 
 def state_of(promotion: Promotion | None) -> tuple[str, str]:
-    """The name of a finished run's state in Prefect, and why; empty for Prefect's own."""
+    """Return name and reason of a finished run's Prefect state; empty for the default."""
     return ("", "") if promotion is None else (promotion.state, promotion.outcome)
 
 
 def promote_if_better(
     version: PublishedVersion, promotion_rules: Rules, workspace: Workspace
 ) -> Promotion:
-    """Let ``champion`` point to a version if all rules hold and it gains enough; else it stays.
+    """Move ``champion`` to a version if all rules hold and it gains enough.
 
-    A version that was registered before is not judged: a person may have gone back from it, or on
-    to another, and a training on text that has not changed decides nothing anew. But one that rules
-    refused is: they may have changed, or what they were asked on.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer; the version is published, nothing was moved.
+    A version that was registered before is not judged, as a user may have moved the alias since.
+    Versions that rules refused are judged again, as rules or texts may have changed.
     """
     registry = open_registry(workspace)
     if not version.newly_registered and not was_refused(
@@ -192,6 +179,6 @@ def _left_alone(version: PublishedVersion, registry: Registry) -> str:
         return f"{CHAMPION} stays at {version.reference}, which was registered before"
     place = "stays nowhere" if present is None else f"stays at {version.name}/{present.number}"
     return (
-        f"{CHAMPION} {place}: {version.reference} was registered before, and "
-        f"`bpeline promote {version.reference}` alone lets {CHAMPION} move to it"
+        f"{CHAMPION} {place}: {version.reference} was registered before, "
+        f"and only `bpeline promote {version.reference}` moves {CHAMPION} to it"
     )

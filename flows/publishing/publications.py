@@ -1,4 +1,4 @@
-"""A tokenizer and everything known about it become a registered version."""
+"""Registering a tokenizer with its figures, pages and lineage as a version."""
 
 from __future__ import annotations
 
@@ -77,22 +77,13 @@ PACKAGES = ("bpeline", "regex", "numba", "numpy", "duckdb", "mlflow")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewVersion:
-    """What a training or an import registers; `register` adds what both have in common.
+    """The content that a training or an import registers.
 
     Attributes:
-        tokenizer: the version's.
-        summary: its name, run, figures and report.
-        evaluated: None where it was not measured.
-        measured: the record of ``evaluated``.
-        contents: of its report page.
-        params: what was asked for.
-        save: writes its files into a directory; not called if the workspace has them.
-        complete: adds to its files, whether new or kept.
-        corpus_digest, counts_digest: of what it was trained on.
-        inputs: what was read, besides the texts of the evaluation.
-        tags: besides those of the evaluation.
-        tables: path → columns and rows, besides those of the evaluation.
-        choice: how its number of ids was chosen.
+        evaluated: None if it was not measured.
+        save: writes the files into a directory; not called if the workspace has them.
+        complete: adds to the files, both new and existing ones.
+        inputs, tags, tables: in addition to those of the evaluation; tables by path.
     """
 
     tokenizer: Tokenizer
@@ -111,18 +102,18 @@ class NewVersion:
     choice: SizeChoice | None = None
 
     def publication(self, run: TrainingRun, files: Path, directory: Path) -> Publication:
-        """Draw the figures and write the pages into a directory."""
+        """Draw the charts and write the pages into a directory."""
         summary, evaluated = self.summary, self.evaluated
         inputs, tags, tables = [*self.inputs], {**self.tags}, {**self.tables}
         figures: tuple[Path, ...] = ()
-        made = None
+        evaluation_set = None
         if evaluated is not None:
             if rows := robustness_table(self.measured):
                 tables[ROBUSTNESS_TABLE] = list(ROBUSTNESS_COLUMNS), rows
             inputs += evaluation_inputs(evaluated)
             tags |= _evaluation_tags(evaluated)
             figures = draw_figures(summary.name, evaluated, directory / "figures", self.choice)
-            made = evaluated.made
+            evaluation_set = evaluated.made
         if tables:
             listed = [{"path": path, "type": "table"} for path in tables]
             tags["mlflow.loggedArtifacts"] = json.dumps(listed)
@@ -144,7 +135,7 @@ class NewVersion:
             figures=figures,
             pages=(*page_files(self.contents, pages), *_table_files(tables, pages)),
             report=summary.as_markdown(),
-            evaluation_set="" if made is None else made.digest,
+            evaluation_set="" if evaluation_set is None else evaluation_set.digest,
             set_number=0 if evaluated is None else evaluated.on.set_number,
         )
 
@@ -152,7 +143,7 @@ class NewVersion:
 def publication_of(
     tokenizer: Tokenizer, files: Path, name: str, run_id: str, started_at: str = "", **facts: Any
 ) -> Publication:
-    """A publication of now, by this user; for ``facts`` see `Publication`."""
+    """Create a `Publication` with the current time and user."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return Publication(
         name=name,
@@ -171,14 +162,13 @@ def publication_of(
 def register(
     run: TrainingRun, new: NewVersion, until_ready: Callable[[], object] = lambda: None
 ) -> PublishedVersion:
-    """Write the files, then register them once, whatever happens in between.
+    """Write the files, then register them exactly once, even after interruptions.
 
     Args:
-        until_ready: waits until MLflow can be told, called when the files are written.
+        until_ready: called when the files are written; waits until MLflow can be used.
 
     Raises:
         RegistryUnreachable: MLflow does not answer; the result is kept in the outbox.
-        DiskFull: no space left.
     """
     workspace = run.workspace
     with workspace.temporary_directory("publish") as directory, DURABLE.passing(directory):
@@ -199,7 +189,7 @@ def register(
 def publish(
     run: TrainingRun, trained: Trained, summary: TrainingSummary, until_ready: Callable[[], object]
 ) -> PublishedVersion:
-    """Register what was trained; for arguments and errors see `register`."""
+    """Register a trained tokenizer; for arguments and errors see `register`."""
     request, workspace = trained.request, run.workspace
     words, learned, evaluated = trained.words, trained.learned, trained.evaluated
     measured = evaluated.record()
@@ -248,18 +238,18 @@ def publish(
 
 
 def _note_remarks(run: TrainingRun, version: PublishedVersion) -> None:
-    """Note what publishing says, and that a version's roles stay what they were."""
+    """Report remarks of publishing, and requested roles that the version does not get."""
     for remark in version.remarks:
         run.note(remark)
     if version.newly_registered or not run.request.roles:
         return
     resolved = resolve(run.registry, parse_registered(version.reference))
-    kept, asked = Lineage.of(run.registry, resolved).roles, declared_roles(run.request.roles)
-    if any(kept.get(role) != token for role, token in asked.items()):
-        roles = ", ".join(f"{role}={token}" for role, token in kept.items()) or "none declared"
+    current, requested = Lineage.of(run.registry, resolved).roles, declared_roles(run.request.roles)
+    if any(current.get(role) != token for role, token in requested.items()):
+        roles = ", ".join(f"{role}={token}" for role, token in current.items()) or "none declared"
         run.note(
             f"the roles of special tokens stay those of {version.reference}: {roles}; to export "
-            "others, type `bpeline export --role`"
+            "with others, type `bpeline export --role`"
         )
 
 
@@ -274,7 +264,7 @@ def _save(
     """Write the files of a trained version."""
     between = "" if request.over_bytes else " "
     samples = sample_texts(WordCountStore(workspace).open_table(words.table), between)
-    if request.extends and not request.transition_size:  # superwords take other ids
+    if request.extends and not request.transition_size:  # superwords change ids
         base = load_tokenizer(request.extends, workspace)
         texts = certificate_texts(tokenizer, samples)
         certificate = asdict(certify_extension(base, tokenizer, texts))
@@ -286,7 +276,7 @@ def _save(
 
 
 def extension_of(directory: str | Path) -> ExtensionCertificate | None:
-    """What was checked of a version that extends another; None for all others."""
+    """Return the extension certificate of a version; None for other versions."""
     try:
         record = unsealed(read_json(Path(directory) / EXTENSION))
         return check_fields(ExtensionCertificate(**record))
@@ -295,7 +285,7 @@ def extension_of(directory: str | Path) -> ExtensionCertificate | None:
 
 
 def _chosen_sizes(summary: TrainingSummary, files: Path) -> dict[str, Any]:
-    """How trainings chose this number of ids, by name: those of other names share the files."""
+    """Return how trainings chose this size, by name: names can share the files."""
     before = (read_evaluation(files) or {}).get(CHOSEN_SIZES, {})
     return {**before, **({summary.name: summary.chosen_size} if summary.chosen_size else {})}
 
@@ -319,7 +309,7 @@ def _provenance(
 
 
 def made_with() -> dict[str, str]:
-    """This machine, and the versions of what a version's bytes and figures depend on."""
+    """Return the machine, and the versions that files and figures depend on."""
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -331,7 +321,7 @@ def made_with() -> dict[str, str]:
 
 @cache
 def installed_version(package: str) -> str:
-    """Looked up once: that reads files of everything installed."""
+    """Return the version of a package, cached because the lookup reads many files."""
     try:
         return version(package)
     except PackageNotFoundError:  # a checkout that is not installed
@@ -339,10 +329,10 @@ def installed_version(package: str) -> str:
 
 
 def _params(asked_for: RunRequest, trained: Trained) -> dict[str, Any]:
-    """What was asked, as the run showed it when it began, and what became of it."""
+    """Return the parameters that the run showed at its start, and those known since."""
     request, learned = trained.request, trained.learned
     words, copies = trained.words, trained.corpus.copies
-    # As a parameter, too: what is compared with it shares rows with what met another one.
+    # Also a parameter, so that MLflow's comparison of runs shows it.
     config = {**asked(asked_for), CHAMPION: trained.evaluated.references.get(CHAMPION, "none")}
     if copies is not None:
         config["copied_documents"] = copies.documents
@@ -353,7 +343,7 @@ def _params(asked_for: RunRequest, trained: Trained) -> dict[str, Any]:
     if trained.choice is not None:
         config |= trained.choice.params
     if words.sources:
-        weights = (f"{one.source}={decimal(one.weight)}" for one in words.sources)
+        weights = (f"{source.source}={decimal(source.weight)}" for source in words.sources)
         config["weights"] = ", ".join(weights)
     return config
 
@@ -361,7 +351,7 @@ def _params(asked_for: RunRequest, trained: Trained) -> dict[str, Any]:
 def corpus_inputs(
     plan: CorpusPlan, corpus: CountedCorpus, words: CountedWords, request: TrainingRequest
 ) -> list[CorpusInput]:
-    """The sources with the digests of what they held; one for all when there are many."""
+    """Return the sources with content digests; a single entry if there are many."""
     chunks: dict[str, list[str]] = {}
     for file, reading in zip(plan.files, corpus.readings, strict=True):
         chunks.setdefault(file.source, []).extend(chunk.digest for chunk in reading.chunks)
@@ -369,7 +359,9 @@ def corpus_inputs(
         first = next(iter(chunks))
         place = f"{first} and {len(chunks) - 1:,} more"
         return [CorpusInput(f"{len(chunks):,} sources", place, words.corpus_digest)]
-    places = {one.name: ", ".join(one.files) for one in request.named_sources}
+    places = {
+        source_named.name: ", ".join(source_named.files) for source_named in request.named_sources
+    }
     return [
         CorpusInput(Path(source).name or source, places.get(source, source), digest_of(digests))
         for source, digests in chunks.items()
@@ -377,32 +369,34 @@ def corpus_inputs(
 
 
 def _development_inputs(learned: Learned) -> list[CorpusInput]:
-    """What said which source was worst off, with digests."""
+    """Return the texts of ``--parity-dev``, with digests."""
     return [
-        CorpusInput(f"development-{one.name}", ", ".join(one.files), one.digest, "development")
-        for one in learned.development
+        CorpusInput(f"development-{text.name}", ", ".join(text.files), text.digest, "development")
+        for text in learned.development
     ]
 
 
 def evaluation_inputs(evaluated: Evaluated) -> list[CorpusInput]:
-    """What was evaluated on, with digests."""
+    """Return the evaluation texts, with digests."""
     inputs = []
     if evaluated.made is not None:
         whole = CorpusInput(
             "evaluation set", str(evaluated.made), evaluated.made.digest, "evaluation"
         )
         inputs.append(whole)
-    for one in evaluated.sources:
-        of_a_source = not one.files and one.name not in (HELD_OUT, TRAINING)
-        name = f"{HELD_OUT}-{one.name}" if of_a_source else one.name
-        inputs.append(CorpusInput(name, ", ".join(one.files) or name, one.digest, "evaluation"))
+    for source in evaluated.sources:
+        is_held_out_source = not source.files and source.name not in (HELD_OUT, TRAINING)
+        name = f"{HELD_OUT}-{source.name}" if is_held_out_source else source.name
+        inputs.append(
+            CorpusInput(name, ", ".join(source.files) or name, source.digest, "evaluation")
+        )
     return inputs
 
 
 def _evaluation_tags(evaluated: Evaluated) -> dict[str, str]:
-    """What a version was compared with and measured on."""
+    """Return tags on the texts and the versions compared with."""
     tags = {f"compared_with.{label}": title for label, title in evaluated.references.items()}
-    # Of all figures only the `SPEEDS` depend on it, beside the seconds.
+    # Of all figures, only the `SPEEDS` and the durations depend on the machine.
     tags["speed_of"] = f"one thread, {platform.machine()} of {thread_count(None)} processors"
     if evaluated.made is not None:
         tags[MEASURED_ON] = str(evaluated.made)
@@ -410,13 +404,13 @@ def _evaluation_tags(evaluated: Evaluated) -> dict[str, str]:
 
 
 def _sources_table(words: CountedWords) -> dict[str, Table]:
-    """The statistics of named sources, in the form of tables that MLflow shows and compares."""
+    """Return the statistics of named sources as a table that MLflow can compare."""
     rows = as_json(words.sources)
     return {SOURCES_TABLE: (list(rows[0]), [list(row.values()) for row in rows])} if rows else {}
 
 
 def _table_files(tables: Mapping[str, Table], directory: Path) -> Iterator[Path]:
-    """Write tables as MLflow shows them."""
+    """Write tables in MLflow's format."""
     for name, (columns, rows) in tables.items():
         path = directory / Path(name).name
         DURABLE.write(path, json.dumps({"columns": columns, "data": rows}).encode())
@@ -433,10 +427,10 @@ def report_contents(
     facts: Mapping[str, str] | None = None,
     **more: Any,
 ) -> ReportContents:
-    """The page that is registered with a version, which has no number yet."""
-    remark = f"When it was registered, no version of {request.name} was the champion."
+    """Return the contents of the report page, which has no version number yet."""
+    remark = f"At registration, no version of {request.name} was the champion."
     if evaluated is None:
-        remark = "It was not measured, so it was compared with nothing."
+        remark = "The version was not measured, so it was not compared."
     return ReportContents(
         title=request.name,
         tokenizer=tokenizer,
@@ -459,7 +453,7 @@ def report_contents(
 
 
 def page_files(contents: ReportContents, directory: Path) -> tuple[Path, ...]:
-    """Write the report of a version and its comparison to the champion, as page and as JSON."""
+    """Write the report page, and the comparison with the champion as page and JSON."""
     report, compared = directory / "report.html", contents.comparison
     DURABLE.write(report, report_page(contents).encode(errors="backslashreplace"))
     if compared is None:
@@ -473,13 +467,15 @@ def page_files(contents: ReportContents, directory: Path) -> tuple[Path, ...]:
 def _number_pages(
     registry: Registry, version: PublishedVersion, contents: ReportContents, report: str
 ) -> None:
-    """Write the pages of a new version again: it has a number now. In MLflow, a courtesy."""
+    """Write the pages of a new version again, with its number, and try MLflow too."""
     if not version.newly_registered:
         return
-    called, compared = version.reference, contents.comparison
-    numbered = replace(contents, title=called, comparison=compared and compared.called(called))
+    reference, compared = version.reference, contents.comparison
+    numbered = replace(
+        contents, title=reference, comparison=compared and compared.called(reference)
+    )
     pages = page_files(numbered, version.directory / PAGES)
     with suppress(RegistryError):
         shown: dict[str, Path | str] = {f"{page.stem}/{page.name}": page for page in pages}
-        shown["report.md"] = f"# {called}\n\n{report}"
+        shown["report.md"] = f"# {reference}\n\n{report}"
         registry.tracker.runs.add_files(version.mlflow_run_id, shown)

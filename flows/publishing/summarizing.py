@@ -1,4 +1,4 @@
-"""What a training came to before it is published, and its change against other versions."""
+"""Summaries of trainings, and their change against other versions."""
 
 from __future__ import annotations
 
@@ -29,27 +29,22 @@ from bpeline.registry.opening import Registry
 from bpeline.registry.word_counts import ShardStatistics
 from bpeline.tokenizer_core.evaluation import WELL_USED, Slice, distinct_parts
 
-MOST = 6  # columns; of more versions, the latest
+MOST = 6  # columns: the latest versions
 
 Rows = tuple[tuple[str, ...], ...]
 
 
 def against_others(registry: Registry, name: str, digest: str, made: EvaluationSet | None) -> Rows:
-    """A row of titles, and one for each slice; empty where nothing can be compared.
-
-    Args:
-        name, digest: of the new version.
-        made: what it was measured on.
-    """
+    """Return a table of changes in tokens by slice, with titles; may be empty."""
     own = None if made is None else kept_measurement(registry.workspace, made, digest)
     if made is None or own is None:
         return ()
-    latest = {one.digest: one.number for one in registry.catalogue.registrations(name)}
+    latest = {version.digest: version.number for version in registry.catalogue.registrations(name)}
     others: list[tuple[str, SetMeasurement]] = []
-    for other, number in sorted(latest.items(), key=lambda one: -one[1]):
-        found = None if other == digest else kept_measurement(registry.workspace, made, other)
-        if found is not None and len(others) < MOST:
-            others.append((f"{name}/{number}", found))
+    for other, number in sorted(latest.items(), key=lambda version: -version[1]):
+        measurement = None if other == digest else kept_measurement(registry.workspace, made, other)
+        if measurement is not None and len(others) < MOST:
+            others.append((f"{name}/{number}", measurement))
     if not others:
         return ()
     titles = ("slice", *(reference for reference, _ in others))
@@ -67,12 +62,12 @@ def _change(own: SetMeasurement, other: SetMeasurement, part: Slice) -> str:
     return change_text(100 * change.value, low, high)
 
 
-_MUCH = 0.01  # of the text, left out with the evaluation set
+_MUCH = 0.01  # of the text, left out for the evaluation set
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What was asked, and what the steps of a training made of it before it is published."""
+    """The results of a training's steps, before it is published."""
 
     sized: Sized
     plan: CorpusPlan
@@ -83,26 +78,26 @@ class Trained:
 
     @property
     def request(self) -> TrainingRequest:
-        """What makes the same again: of a number of ids that was chosen, that number."""
+        """The request at the final size, which would give the same tokenizer again."""
         return self.sized.request
 
     @property
     def learned(self) -> Learned:
-        """Of this number of ids."""
+        """The merges at the final size."""
         return self.sized.learned
 
     @property
     def choice(self) -> SizeChoice | None:
-        """How the number of ids was chosen; None where it was asked for."""
+        """How the size was chosen; None if it was requested."""
         return self.sized.choice
 
 
 def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
-    """The summary of a run that is not published yet; says its notes."""
+    """Summarize a run before it is published, and report its notes."""
     corpus, words, learned = trained.corpus, trained.words, trained.learned
     evaluated, screened = trained.evaluated, trained.screened
     seen, request = words.seen, trained.request
-    # Of word counts, what their words would be as text; nothing is known of documents.
+    # For word counts this is the size of their words as text; documents are unknown.
     text_bytes = seen.bytes_counted if request.counts else corpus.corpus_bytes
     if seen.replaced_utf8:
         run.note(f"{seen.replaced_utf8:,} sequences were not UTF-8 and were read as U+FFFD")
@@ -112,17 +107,17 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     looked_into = words.looked_into(reading)
     left_out = _left_out(seen) if looked_into and not request.counts else {}
     if left_out.get("corpus/left_out_share", 0) > _MUCH:
-        whole = ", and each document whole that holds a part of one"
-        said = f"left out of the training: {left_out_text(left_out)} of {request.name}"
-        run.note(said + whole * (reading.pattern.cut_pairs is None))
+        whole = ", and every document that contains a part of one"
+        note = f"left out of the training: {left_out_text(left_out)} of {request.name}"
+        run.note(note + whole * (reading.pattern.cut_pairs is None))
     if corpus.copies is None and (copies := sections_remark(words.copied)):
         run.note(copies)
     if learned.stopped_early:
-        made = f"{evaluated.report.vocab_size:,} of {request.vocab_size:,} ids"
+        reached = f"{evaluated.report.vocab_size:,} of {request.vocab_size:,} ids"
         if "merges" in request.options:
-            made = f"{learned.merges:,} of {learned.wanted:,} merges"
+            reached = f"{learned.merges:,} of {learned.wanted:,} merges"
         run.note(
-            f"stopped early at {made}: "
+            f"stopped early at {reached}: "
             f"no pair{' whose token is allowed' * bool(request.token_rules)} occurs "
             f"{request.min_count:,} times any more"
         )
@@ -132,8 +127,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         run.note(evaluated.warning)
     if request.counts:
         run.note(
-            "whether the word counts hold the texts that it was measured on is not known: figures "
-            "may flatter"
+            "the word counts may contain the texts that it was measured on, so figures may be "
+            "optimistic"
         )
     else:
         size = seen.bytes_counted + seen.held_out_bytes
@@ -193,7 +188,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
 
 
 def _left_out(seen: ShardStatistics) -> dict[str, float]:
-    """How much text the evaluation set cost."""
+    """Return the amount of text left out for the evaluation set."""
     size, documents = seen.left_out_bytes, seen.left_out_documents
     return {
         "corpus/left_out_bytes": float(size),
@@ -203,16 +198,16 @@ def _left_out(seen: ShardStatistics) -> dict[str, float]:
 
 
 def _not_measured(sources: list[str], evaluated: Evaluated) -> str:
-    """Which sources were served, and nobody knows what they pay; empty where all were measured."""
+    """Return a note on sources of ``--parity`` without evaluation text; may be empty."""
     if not sources:
         return ""
-    why = "no document of theirs was held out"
+    why = "none of their documents was held out"
     if evaluated.made is not None:
-        why = "the evaluation set holds no text of these names or languages"
+        why = "the evaluation set has no text of these names or languages"
     return (
-        f"not measured of what is served alike: {', '.join(sources)}; {why}. Costs and Gini "
-        "coefficient are without them; hold out more (`--held-out 0.1`), or name text of each "
-        f"(`--eval {sources[0]}=FILES`; of a name that has a set, `bpeline evaluate NAME "
+        f"parity is not measured for {', '.join(sources)}: {why}. Costs and Gini "
+        "coefficient leave them out; hold out more (`--held-out 0.1`), or name text of each "
+        f"(`--eval {sources[0]}=FILES`; for a name that has a set, `bpeline evaluate NAME "
         f"--set-from {sources[0]}=FILES`)"
     )
 
@@ -225,13 +220,13 @@ def _of_documents(seen: ShardStatistics) -> dict[str, float]:
 
 
 def _copies(corpus: CountedCorpus, words: CountedWords) -> dict[str, float]:
-    """How much `--deduplicate` left out; where it was not asked for, how much it would find."""
+    """Return what `--deduplicate` left out, or the copies found without it."""
     copies = corpus.copies
     if copies is None:
-        found = {"corpus/copied_chunks_share": corpus.copied_bytes / corpus.corpus_bytes}
+        shares = {"corpus/copied_chunks_share": corpus.copied_bytes / corpus.corpus_bytes}
         if words.copied.sections:
-            found["corpus/copied_sections_share"] = words.copied.share
-        return found
+            shares["corpus/copied_sections_share"] = words.copied.share
+        return shares
     return {
         "corpus/copied_documents": float(copies.documents),
         "corpus/copied_bytes": float(copies.text_bytes),

@@ -1,4 +1,4 @@
-"""The result of a training or an import: as text, as JSON, as Markdown. Computes nothing."""
+"""The summary of a training or an import, as text, JSON or Markdown."""
 
 from __future__ import annotations
 
@@ -39,23 +39,13 @@ class Summary(ABC):
     """The result of a run that registers a version.
 
     Attributes:
-        name: the tokenizer's name.
-        run_id: of the run in the catalogue.
-        vocab_size: ids it has.
         measured_on: the evaluation set of the figures, or why there is none.
-        metrics: every measured value by name.
-        curve: (vocab size, bytes per token); empty where nothing merges.
-        curves: whatever else varies with the vocab size, by name.
-        seconds: of every step.
-        notes: remarks for the user.
-        version: its number, 0 before it is published; ``reference`` is ``name/version``.
-        digest: what identifies its behaviour.
-        newly_registered: False when this behaviour was registered before.
-        candidate: whether this alias points to it.
-        directory: of its files.
-        link: where the MLflow UI shows it.
-        ui_command: what to type so that the link answers; empty where it does.
-        promotion: what rules said of making it champion; None when there were none.
+        curve: (vocab size, bytes per token); empty without merges.
+        curves: other values over the vocab size, by name.
+        version: number, 0 before publishing.
+        newly_registered: False if the same spec was registered before.
+        link: of its page in the MLflow UI.
+        ui_command: command that starts the UI for the link; empty if it runs.
     """
 
     name: str
@@ -79,7 +69,7 @@ class Summary(ABC):
     def published(
         self, version: PublishedVersion, seconds: Mapping[str, float], promotion: Promotion | None
     ) -> Self:
-        """The same, with what publishing added."""
+        """Return the summary with the results of publishing."""
         return replace(
             self,
             version=version.number,
@@ -95,7 +85,7 @@ class Summary(ABC):
 
     @property
     def reference(self) -> str:
-        """``news/3``."""
+        """``news/3``, or the name before publishing."""
         return f"{self.name}/{self.version}" if self.version else self.name
 
     @property
@@ -104,15 +94,15 @@ class Summary(ABC):
         """The reference and a remark."""
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values, with ``reference``."""
+        """Return JSON values, with ``reference``."""
         return {"reference": self.reference, **asdict(self)}
 
     @abstractmethod
     def figures(self) -> list[tuple[str, str]]:
-        """What is known before a version is published, title and value."""
+        """Return what is known before publishing, as (title, value)."""
 
     def rows(self) -> list[tuple[str, str]]:
-        """What text and Markdown show, title and value."""
+        """Return the rows of text and Markdown, as (title, value)."""
         rows = self.figures()
         if not self.version:
             return rows
@@ -132,43 +122,43 @@ class Summary(ABC):
         ]
 
     def rows_from_here(self) -> dict[str, str]:
-        """`rows` with the directory relative to the working directory."""
+        """Return `rows` with the directory relative to the working directory."""
         rows = dict(self.rows())
         return rows | {"files": from_here(self.directory)} if "files" in rows else rows
 
     def text_tables(self) -> list[str]:
-        """Lines after the rows on a terminal."""
+        """Return the lines after the rows on a terminal."""
         return []
 
     def as_text(self) -> str:
-        """A few lines for a terminal."""
+        """Return a few lines for a terminal."""
         rows = self.rows_from_here()
         width = max(map(len, rows))
         lines = [f"{title:<{width}}  {value}" for title, value in rows.items()]
-        tried = f"{self.name}@{CANDIDATE}" if self.candidate else self.reference
-        lines += [*self.text_tables(), "", f'try it:  {program()} encode {tried} "Hello world"']
+        reference = f"{self.name}@{CANDIDATE}" if self.candidate else self.reference
+        lines += [*self.text_tables(), "", f'try it:  {program()} encode {reference} "Hello world"']
         lines += [f"see it:  {program()} show {self.reference}"]
         return as_typed("\n".join(["", *lines]))
 
     def rows_and_links(self) -> list[tuple[str, str]]:
-        """`rows`, and in Markdown where more is."""
+        """Return `rows` with links, for Markdown."""
         return self.rows()
 
     def sections(self) -> list[str]:
-        """Markdown between the notes and the duration of the steps."""
+        """Return the Markdown between the rows and the durations of the steps."""
         return []
 
     def as_markdown(self) -> str:
-        """The same with steps and metrics, for Prefect and MLflow."""
+        """Return the summary with steps and metrics, for Prefect and MLflow."""
         heading = [f"# {self.reference}", ""] if self.version else []
         lines = [*heading, Table(("", ""), self.rows_and_links(), left=(0, 1)).markdown()]
         lines += self.sections()
-        took = [(step, f"{seconds:.2f}") for step, seconds in self.seconds.items()]
-        lines += ["", "## How long it took", "", Table(("step", "seconds"), took).markdown()]
+        durations = [(step, f"{seconds:.2f}") for step, seconds in self.seconds.items()]
+        lines += ["", "## Duration", "", Table(("step", "seconds"), durations).markdown()]
         measured = f"Measured on {self.measured_on}"
         if any(name.startswith(NEW_TEXT) for name in self.metrics):
-            measured += f", but for `{NEW_TEXT}`"
-        lines += ["", "## Everything measured", "", f"{measured}.", ""]
+            measured += f", except `{NEW_TEXT}`"
+        lines += ["", "## All metrics", "", f"{measured}.", ""]
         figures = [(key, number_text(value)) for key, value in sorted(self.metrics.items())]
         lines += [Table(("metric", "value"), figures).markdown()]
         return "\n".join(lines) + "\n"
@@ -179,21 +169,12 @@ class TrainingSummary(Summary):
     """The result of one run of ``train_tokenizer``.
 
     Attributes:
-        merges: merges it has.
         files, chunks, chunks_reused: of the corpus; reused ones were counted by an earlier run.
-        corpus_bytes: bytes of text, decompressed; of word counts those of the words.
-        chosen_size: how the number of ids was chosen, see `SizeChoice.as_record`; None where it was
-            asked for.
-        history: where MLflow shows the page with all versions of the name.
-        left_out: how much text the evaluation set cost; empty where nothing was looked for.
-        uncertified: what to type where no library has read the exports; else empty.
-        of_counts: whether these were given, and not counted here.
-        words, word_occurrences: distinct words and all of them.
-        evaluated_bytes: bytes of the documents it was evaluated on.
-        evaluated_on: what these were, in a word.
-        held_out: whether training had not seen these documents.
+        corpus_bytes: of decompressed text; for word counts, of the words.
+        history: link to the page with all versions of the name in MLflow.
+        left_out: amount of text left out for the evaluation set; empty if not searched for.
+        uncertified: command to certify the exports if no library has read them; else empty.
         against_others: a table: tokens by slice, against earlier versions on the same texts.
-        sources: the named sources of the corpus; none where paths were given.
     """
 
     merges: int
@@ -217,7 +198,7 @@ class TrainingSummary(Summary):
     def published(
         self, version: PublishedVersion, seconds: Mapping[str, float], promotion: Promotion | None
     ) -> TrainingSummary:
-        """The same, with what publishing added."""
+        """Return the summary with the results of publishing."""
         return replace(
             Summary.published(self, version, seconds, promotion),
             history=version.history,
@@ -237,19 +218,19 @@ class TrainingSummary(Summary):
         return f"<TrainingSummary: {self.title}, {self.bytes_per_token:.4f} bytes/token>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the lines of a terminal, and compression by vocabulary size."""
+        """Return HTML for a notebook: the rows, and compression by vocabulary size."""
         facts = Table((), list(self.rows_from_here().items()))
         return f"{facts.html()}{curves_in_notebook({'': self.curve})}"
 
     def figures(self) -> list[tuple[str, str]]:
-        """What is known before a version is published, title and value."""
+        """Return what is known before publishing, as (title, value)."""
         return [
             ("vocabulary", f"{self.vocab_size:,} ids, {self.merges:,} of them merges"),
             *([("size", self.chosen_size["said"])] if self.chosen_size else []),
             (
                 "corpus",
                 f"{megabytes(self.corpus_bytes)} in {counted(self.files, 'file')}"
-                f"{' of word counts (documents: not known)' * self.of_counts}, "
+                f"{' of word counts (documents unknown)' * self.of_counts}, "
                 f"{counted(self.words, 'distinct word')} of {self.word_occurrences:,}"
                 f"{self._held_out()}",
             ),
@@ -266,47 +247,47 @@ class TrainingSummary(Summary):
         ]
 
     def _held_out(self) -> str:
-        """What of the corpus the words are not of: of a small one, chance may pick what matters."""
+        """Return the held-out size, as rare but important words may be in that text."""
         held_out = int(self.metrics.get("corpus/held_out_bytes", 0))
         return f"; {megabytes(held_out)} held out, not learned from" if held_out else ""
 
     def _changes(self) -> list[tuple[str, str]]:
-        """What the champion makes of the same text, and what the training would have done."""
+        """Return the change in tokens against the champion, and the effect of options."""
         rows = []
         for title, label, otherwise in (
             ("champion", CHAMPION, ""),
-            ("token rules", UNRESTRICTED, "if any token might be made"),
+            ("token rules", UNRESTRICTED, "without token rules"),
             ("superwords", WORDS_ALONE, "with words alone"),
         ):
-            said = logged_change(self.metrics, label, ALL, "tokens on the same text")
-            if not said:
+            text = logged_change(self.metrics, label, ALL, "tokens on the same text")
+            if not text:
                 continue
             if otherwise:
                 change = self.metrics[f"vs_{label}_percent/{ALL}"]
                 other = self.bytes_per_token * (1 + change / 100)
-                said += f": {other:.4f} bytes/token {otherwise}"
-            rows.append((title, said))
+                text += f": {other:.4f} bytes/token {otherwise}"
+            rows.append((title, text))
         return rows
 
     def _between_sources(self) -> list[tuple[str, str]]:
-        """How unequally sources pay that are served alike, and how they paid."""
+        """Return the Gini coefficient of sources, without and with ``--parity``."""
         before, now = (
             self.metrics.get(f"vs_{ORDINARY}/gini_of_texts"),
             self.metrics.get(GINI_OF_TEXTS),
         )
         if before is None or now is None:
             return []
-        return [("served alike", f"Gini of tokens per byte {before:.4f} to {now:.4f}")]
+        return [("parity", f"Gini of tokens per byte {before:.4f} to {now:.4f}")]
 
     def _language_costs(self) -> Table | None:
-        """What each source pays where they are served alike, and paid; None if not measured."""
+        """Return the cost of each source, without and with ``--parity``, if measured."""
         return language_costs(self.metrics, ORDINARY, GINI_OF_TEXTS, as_json(self.sources))
 
     def _costs(self) -> str:
-        """What is paid for it, beside the ids."""
-        said = [
-            f"{self.metrics[name]:,.0f} {what}"
-            for name, what in (
+        """Return rare, junk and suspicious tokens, and the speed."""
+        parts = [
+            f"{self.metrics[name]:,.0f} {description}"
+            for name, description in (
                 ("training/rare_tokens", f"tokens met fewer than {RARE} times in training"),
                 ("training/junk_tokens", "mostly steps to longer ones"),
                 ("privacy/suspicious_tokens", "look like personal data"),
@@ -314,11 +295,11 @@ class TrainingSummary(Summary):
             if name in self.metrics
         ]
         encoding, decoding = (self.metrics[name] for name in SPEEDS)
-        said.append(f"encodes {encoding:,.0f} MB/s, decodes {decoding:,.0f} (one thread)")
-        return ", ".join(said)
+        parts.append(f"encodes {encoding:,.0f} MB/s, decodes {decoding:,.0f} (one thread)")
+        return ", ".join(parts)
 
     def _slice_table(self) -> list[str]:
-        """Each slice with its compression, and how it compares."""
+        """Return the compression of each slice, with changes, as Markdown."""
         group = "bytes_per_token/"
         slices = [key.removeprefix(group) for key in self.metrics if key.startswith(group)]
         if not slices:
@@ -327,14 +308,14 @@ class TrainingSummary(Summary):
         others = [key.removeprefix("vs_").removesuffix(f"_percent/{slices[0]}") for key in groups]
         against = (f"tokens against {other} (95 % interval)" for other in others)
         rows = []
-        for one in slices:
-            changes = (logged_change(self.metrics, other, one) for other in others)
-            rows.append((one, f"{self.metrics[group + one]:.4f}", *changes))
+        for part in slices:
+            changes = (logged_change(self.metrics, other, part) for other in others)
+            rows.append((part, f"{self.metrics[group + part]:.4f}", *changes))
         table = Table(("slice", "bytes/token", *against), rows)
         return ["", "## By slice", "", table.markdown()]
 
     def text_tables(self) -> list[str]:
-        """Lines after the rows on a terminal."""
+        """Return the lines after the rows on a terminal."""
         lines = []
         if self.sources:
             lines += ["", *statistics_table(as_json(self.sources)).lines()]
@@ -343,47 +324,47 @@ class TrainingSummary(Summary):
         return lines
 
     def as_text(self) -> str:
-        """A few lines for a terminal."""
+        """Return a few lines for a terminal."""
         return "\n".join([Summary.as_text(self), *filter(None, [as_typed(self.uncertified)])])
 
     def rows_and_links(self) -> list[tuple[str, str]]:
-        """`rows`, and the page of the name."""
+        """Return `rows` with a link to the page of the name."""
         if not self.history:
             return self.rows()
         return [*self.rows(), ("all versions", f"[cost over time, aliases, drift]({self.history})")]
 
     def sections(self) -> list[str]:
-        """Notes, sources, languages, slices, other versions, sizes."""
+        """Return notes, sources, languages, slices, other versions and sizes as Markdown."""
         lines = []
         if notes := [*self.notes, *filter(None, [self.uncertified])]:
             lines += ["", *(f"- {note}" for note in notes)]
         if self.sources:
             lines += ["", "## Sources", "", statistics_table(as_json(self.sources)).markdown()]
         if costs := self._language_costs():
-            said = "Beside the same training that serves all text together."
-            lines += ["", "## Served alike", "", said, "", costs.markdown()]
+            text = "Compared with the same training without --parity."
+            lines += ["", "## Parity", "", text, "", costs.markdown()]
         lines += self._slice_table()
         if self.against_others:
             others = Table.of(self.against_others).markdown()
-            said = f"Tokens, with the 95 % interval, on {self.measured_on}; fewer are better."
-            lines += ["", "## Against other versions", "", said, "", others]
+            text = f"Tokens, with the 95 % interval, on {self.measured_on}; fewer are better."
+            lines += ["", "## Against other versions", "", text, "", others]
         sizes = [(f"{size:,}", f"{value:.4f}") for size, value in self.curve]
         table = Table(("ids", "bytes/token"), sizes, left=())
         lines += ["", "## By vocabulary size", "", table.markdown()]
         if self.chosen_size:
-            said = "What sizes cost, on the same texts:"
+            text = "Cost of each size, on the same texts:"
             titles = ("ids", "bytes/token", "MFLOPs/byte")
             rows = [
                 (f"{size:,}", f"{value:.4f}", f"{cost / 1e6:,.1f}")
                 for size, value, cost in self.chosen_size["curve"]
             ]
-            lines += ["", "## Size", "", self.chosen_size["said"] + ".", "", said, ""]
+            lines += ["", "## Size", "", self.chosen_size["said"] + ".", "", text, ""]
             lines += [Table(titles, rows).markdown()]
         return lines
 
 
 def logged_change(metrics: Mapping[str, float], label: str, part: str, of: str = "") -> str:
-    """The change in tokens of a slice that metrics hold, see `change_text`; else empty."""
+    """Return a slice's change in tokens as text, see `change_text`; empty if unknown."""
     name = f"vs_{label}_percent/{part}"
     if name not in metrics:
         return ""

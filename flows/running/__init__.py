@@ -1,4 +1,4 @@
-"""How flows run: steps, progress, signals, and the Prefect server that may watch; no tokenizer."""
+"""How flows run: steps, progress, signals, and the Prefect server if there is one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""A line that moves on a terminal while a command says nothing: libraries load, a server answers.
+"""A progress line on a terminal while a command is silent.
 
-Knows no step. It is drawn where the cursor stands at the beginning of a line, and gone before
-anybody else writes: the streams that are watched take it away.
+It is drawn only at the beginning of a line. Watched streams erase it before they write.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from typing import Any, TextIO
 from bpeline.flows.running import settings
 from bpeline.tokenizer_core.redaction import TextWithoutControls, TextWithoutSecrets
 
-FIRST_SECONDS = 0.05  # so that what ends at once never shows it
-SILENT_SECONDS = 0.5  # between what a command says and the line
+FIRST_SECONDS = 0.05  # so that short commands never show it
+SILENT_SECONDS = 0.5  # between output and the line
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.1
 _ERASE = b"\r\x1b[K"
@@ -27,11 +26,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class MovingLine:
-    """Draws on a terminal from a thread, until it is stopped.
-
-    Args:
-        descriptor: of the terminal.
-    """
+    """Draws a line on the terminal ``descriptor`` from a thread, until it is stopped."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -44,23 +39,23 @@ class MovingLine:
         self._at_line_start = True
 
     def start(self) -> None:
-        """Begin to draw."""
+        """Start drawing."""
         threading.Thread(target=self._draw, name="moving line", daemon=True).start()
 
     def stop(self) -> None:
-        """Take the line away, and draw no more."""
+        """Erase the line and stop drawing."""
         with self._lock:
             self._stopped.set()
             self._erase()
 
     def before_write(self, text: str) -> None:
-        """Somebody else writes to the terminal; the caller holds the lock until it is written."""
+        """Erase the line before other output; the caller holds the lock while it writes."""
         self._erase()
         self._silent_since = time.monotonic()
         self._wait, self._what = SILENT_SECONDS, "working"
-        said = _CONTROL.sub("", text)
-        if said:
-            self._at_line_start = said[-1] in "\r\n"
+        visible = _CONTROL.sub("", text)
+        if visible:
+            self._at_line_start = visible[-1] in "\r\n"
         elif "\x1b[2K" in text:
             self._at_line_start = True
 
@@ -90,25 +85,24 @@ class MovingLine:
     def _write(self, shown: bytes) -> None:
         try:
             os.write(self._descriptor, shown)
-        except OSError:  # a terminal that is gone
+        except OSError:  # the terminal is gone
             self._stopped.set()
 
 
 _line: MovingLine | None = None
 _first: list[
     TextIO
-] = []  # streams that are watched: forgotten, they would close what they write to
+] = []  # the original streams: if they were collected, they would close the descriptor
 
 
 def keep_moving(arguments: Sequence[str]) -> None:
-    """Draw a line wherever this process is silent, until `stop_moving`; from now on.
+    """Draw a line whenever this process is silent, until `stop_moving`.
 
-    Nothing where standard error is no terminal, or one that cannot erase; where quiet was asked
-    for; and where a shell asks for completions.
+    Not if standard error is no terminal or cannot erase, with ``--quiet``, or for completions.
     """
     global _line
-    asked_not_to = {"--quiet", "-q"} & {*arguments}
-    if asked_not_to or not settings.somebody_watches() or not _is_terminal(sys.stderr):
+    is_quiet = {"--quiet", "-q"} & {*arguments}
+    if is_quiet or not settings.somebody_watches() or not _is_terminal(sys.stderr):
         return
     _line = MovingLine(sys.stderr.fileno())
     sys.stderr = _watched(_Errors, sys.stderr)
@@ -122,7 +116,7 @@ def keep_moving(arguments: Sequence[str]) -> None:
 
 
 def stop_moving() -> None:
-    """Draw no line any more: who typed the command is asked, or is to look at something else."""
+    """Stop drawing, before prompting or starting another program."""
     if _line is not None:
         _line.stop()
 
@@ -139,7 +133,7 @@ def _watched(kind: type[io.TextIOWrapper], stream: TextIO) -> TextIO:
 class _Bytes(TextWithoutControls):
     @property
     def buffer(self) -> Any:
-        """The stream of bytes; who uses it writes or reads what nobody watches."""
+        """The binary stream, whose use is not watched."""
         stop_moving()
         return super().buffer
 
@@ -163,7 +157,7 @@ class _Errors(_Watched, TextWithoutSecrets):
 
 
 class _EndsLine(_Bytes):
-    """Standard output that goes elsewhere, and standard input that somebody types."""
+    """Redirected standard output, or standard input of a terminal."""
 
     def write(self, text: str, /) -> int:
         stop_moving()

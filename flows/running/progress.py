@@ -1,6 +1,6 @@
-"""What a flow says while it runs, and who hears it: bars on a terminal, else one line per step.
+"""Progress of flows, and its listeners: bars on a terminal, else lines.
 
-Knows no step; the flow speaks, listeners show. They may be called from several threads.
+Listeners may be called from several threads.
 """
 
 from __future__ import annotations
@@ -24,40 +24,37 @@ NAME_WIDTH = 14
 
 
 class Progress:
-    """A listener that shows nothing, and the methods that others override."""
+    """A listener that shows nothing; subclasses override its methods."""
 
     def step_started(self, name: str, total: int | None = None, unit: str = "") -> None:
-        """A step begins: ``total`` is what it will do, if known, in bytes or merges."""
+        """Called when a step begins; ``total`` is its size in bytes or merges, if known."""
 
     def step_advanced(self, name: str, amount: int) -> None:
-        """``amount`` more of the total is done."""
+        """Called when ``amount`` more of the total is done."""
 
     def merging(self, at: TrainingProgress) -> None:
-        """Merges have been learned; called many times a second."""
+        """Called while merges are learned, many times a second."""
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
-        """A step is done; ``outcome`` is a sentence about it."""
+        """Called when a step is done; ``outcome`` describes it in a sentence."""
 
     def part_finished(self, text: str) -> None:
-        """A part of a step is done, such as a file that is written; ``text`` says which."""
+        """Called when a part of a step is done, such as a file."""
 
     def note(self, text: str) -> None:
-        """Something people should know although nothing failed."""
+        """Called with information on a result that is no error."""
 
     def summary(self, title: str, markdown: str) -> None:
-        """The run is done; ``markdown`` describes its result."""
+        """Called when the run is done; ``markdown`` describes its result."""
 
     def compared(self, title: str, markdown: str) -> None:
-        """A version was compared with the champion; ``markdown`` says how."""
+        """Called when a version was compared with the champion."""
 
     def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
-        """New text has drifted from the version an alias of ``name`` points to: a rule says so.
-
-        ``event`` is what somebody needs to know who acts on it; JSON values.
-        """
+        """Called when new text has drifted; ``event`` is the payload for automations."""
 
     def closed(self) -> None:
-        """The run has ended, well or not: tidy the screen."""
+        """Called when the run has ended, with or without an error, to clear the screen."""
 
 
 _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
@@ -65,7 +62,7 @@ _current: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 @contextmanager
 def listening(progress: Progress) -> Iterator[Progress]:
-    """Let ``progress`` hear every flow that runs inside the ``with`` block."""
+    """Make ``progress`` the listener of all flows inside the ``with`` block."""
     token = _current.set(progress)
     try:
         yield progress
@@ -75,12 +72,12 @@ def listening(progress: Progress) -> Iterator[Progress]:
 
 
 def current() -> Progress:
-    """Who listens now; somebody deaf when nobody does."""
+    """Return the current listener, or one that shows nothing."""
     return _current.get() or Progress()
 
 
 class Several(Progress):
-    """Passes everything on to all of ``listeners``, but not that the run has ended."""
+    """Passes every call on to ``listeners``, except for `Progress.closed`."""
 
     def __init__(self, listeners: Sequence[Progress]) -> None:
         self.listeners = listeners
@@ -97,7 +94,7 @@ class Several(Progress):
 
 
 class Outcome:
-    """What a step did, and how long it took."""
+    """Result and duration of a step."""
 
     text = ""
     seconds = 0.0
@@ -108,15 +105,7 @@ class Outcome:
 
 @contextmanager
 def telling(step: StepKind, total: int | None = None, unit: str = "") -> Iterator[Outcome]:
-    """Tell whoever listens of a step, and how long it took.
-
-    Args:
-        step: its kind.
-        total, unit: as for `Progress.step_started`.
-
-    Yields:
-        What takes the step's sentence about what it did, and in the end has its seconds.
-    """
+    """Report a step and its duration; yield an object to call with the step's result."""
     listener = current()
     listener.step_started(step.name, total, unit)
     outcome = Outcome()
@@ -127,12 +116,12 @@ def telling(step: StepKind, total: int | None = None, unit: str = "") -> Iterato
 
 
 def step_line(name: str, seconds: float, outcome: str) -> str:
-    """One finished step as a line of text."""
+    """Format a finished step as a line of text."""
     return f"{name:<{NAME_WIDTH}} {seconds:7.2f} s  {outcome}"
 
 
 def describe_merging(progress: TrainingProgress) -> str:
-    """The last merge: the two tokens as text, their count, the time left."""
+    """Describe the last merge: the two tokens, their count, the time left."""
     left, right = (token_text(token, longest=18) for token in progress.best_pair)
     eta = progress.eta_seconds
     remaining = "" if eta is None or not eta < 1e6 else f", {eta:.0f} s left"
@@ -143,14 +132,14 @@ def describe_merging(progress: TrainingProgress) -> str:
 
 
 def describe_bytes(done: float, total: float, seconds: float) -> str:
-    """How much text is done, how fast, and how long the rest takes at that speed."""
-    said = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB"
+    """Describe the amount of text done, the speed, and the remaining time."""
+    text = f"{done / 1e6:,.1f} of {total / 1e6:,.1f} MB"
     if total < 1e6:
-        said = f"{done / 1e3:,.0f} of {total / 1e3:,.0f} kB"
+        text = f"{done / 1e3:,.0f} of {total / 1e3:,.0f} kB"
     if not done or not seconds:
-        return said
-    left = seconds * max(total - done, 0) / done
-    return f"{said}, {done / seconds / 1e6:,.1f} MB/s, {left:,.1f} s left"
+        return text
+    remaining = seconds * max(total - done, 0) / done
+    return f"{text}, {done / seconds / 1e6:,.1f} MB/s, {remaining:,.1f} s left"
 
 
 class Lines(Progress):
@@ -176,7 +165,7 @@ class Lines(Progress):
 
 
 class Bars(Lines):
-    """The same lines, and a bar for the step that is running, on a terminal."""
+    """Prints the same lines, and shows a bar for the current step on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__(stream)
@@ -194,7 +183,7 @@ class Bars(Lines):
         from rich.text import Text
 
         class Said(ProgressColumn):
-            """What a step says, made anew whenever the bar is drawn: ten times a second."""
+            """Text of the bar, rendered ten times a second."""
 
             def render(self, task: Task) -> Text:
                 seconds = task.elapsed or 0.0
@@ -232,27 +221,27 @@ class Bars(Lines):
 
 
 class Notes(Lines):
-    """Notes alone, for who asked for quiet."""
+    """Prints only notes, for ``--quiet``."""
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:
-        """Not said."""
+        """Print nothing."""
 
     def part_finished(self, text: str) -> None:
-        """Not said either."""
+        """Print nothing."""
 
 
 _quiet: ContextVar[bool] = ContextVar("quiet", default=False)
 
 
 def be_quiet() -> Callable[[], None]:
-    """Show no progress from now on, notes alone; what is returned ends that."""
+    """Show only notes from now on; return a function that ends this."""
     stop_moving()
     token = _quiet.set(True)
     return lambda: _quiet.reset(token)
 
 
 def for_stream(stream: TextIO) -> Progress:
-    """Bars where somebody is watching, lines in a log; where quiet was asked for, notes alone."""
+    """Return bars for a terminal, lines for a log, or only notes after `be_quiet`."""
     if _quiet.get():
         return Notes(stream)
     return Bars(stream) if stream.isatty() else Lines(stream)

@@ -1,7 +1,7 @@
-"""The Prefect server that runs a flow, or this process; requests and events for that server.
+"""Choosing a Prefect server or this process to run a flow; requests to the server.
 
-A server is used where it was named or is this workspace's own. Prefect is imported only where there
-is a server to ask.
+A server is used if it is configured or belongs to this workspace. Prefect is imported only if
+there is a server.
 """
 
 from __future__ import annotations
@@ -30,33 +30,31 @@ _LONGEST_REASON = 200  # characters
 
 
 class NoPrefectServer(Exception):
-    """What is there does not answer as a Prefect server does; its text says how."""
+    """The server does not answer like a Prefect server; the message tells why."""
 
 
 def talk(
     api_url: str, say: Callable[[SyncPrefectClient], Answer], seconds: float | None = None
 ) -> Answer:
-    """Say something to a server and hear its answer.
+    """Send requests to a Prefect server and return the result.
 
     Args:
-        api_url: its API.
-        say: gets a client.
-        seconds: for all of it, 10 when None; each read has a third.
+        seconds: time limit, 10 if None; a third of it for each read.
 
     Raises:
-        NoPrefectServer: it does not answer in time, refuses, or answers nonsense.
+        NoPrefectServer: no answer in time, a refusal, or an invalid answer.
     """
     seconds = seconds or TALK_SECONDS
     try:
-        # Prefect reads its settings while it is imported: those of a run that may follow.
+        # Prefect reads its settings on import, so they must fit a run that may follow.
         settings.prepare_prefect(quiet_terminal=True)
         with settings.naming(api_url):
             import prefect.settings as names
             from prefect.client.orchestration import get_client
-    except Exception as error:  # it is not installed, or cannot read its own settings
+    except Exception as error:  # not installed, or its settings cannot be read
         raise NoPrefectServer(f"Prefect cannot be imported: {_first_line(error)}") from error
     password = settings.own_server(api_url).get("PREFECT_API_AUTH_STRING")
-    here = {
+    overrides = {
         names.PREFECT_API_URL: api_url,
         **({names.PREFECT_API_AUTH_STRING: password} if password else {}),
         names.PREFECT_API_REQUEST_TIMEOUT: seconds / 3,
@@ -68,12 +66,15 @@ def talk(
 
     def work() -> None:
         try:
-            with names.temporary_settings(here), get_client(bounds, sync_client=True) as client:
+            with (
+                names.temporary_settings(overrides),
+                get_client(bounds, sync_client=True) as client,
+            ):
                 answers.append(say(client))
-        except Exception as error:  # whatever it is: nobody but this thread would see it
+        except Exception as error:  # of any kind: no other thread would report it
             failures.append(error)
 
-    # A thread that outlives its time is left to itself; it cannot hold the process up.
+    # A daemon thread, so that a late answer does not keep the process alive.
     thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
     thread.start()
     thread.join(seconds)
@@ -85,44 +86,40 @@ def talk(
 
 
 def require_prefect(client: SyncPrefectClient) -> None:
-    """See that a server is Prefect's, of version 3, and takes what we show it.
-
-    Raises:
-        Exception: it is not, or does not.
-    """
+    """Raise an error unless a server is Prefect 3 and accepts our credentials."""
     from prefect.client.base import ServerType
 
     if client.server_type == ServerType.CLOUD:
         client.request("POST", "/flows/filter", json={"limit": 1})
         return
     if client.request("GET", "/health").json() is not True:
-        raise ValueError("what answers is no Prefect server")
+        raise ValueError("it is no Prefect server")
     version = client.request("GET", "/admin/version").json()
     if not str(version).startswith("3."):
         raise ValueError(f"its version is {str(version)[:20]}, not 3")
 
 
 def _first_line(error: Exception) -> str:
-    said = without_secrets(str(error)).partition("\n")[0][:_LONGEST_REASON]
-    return said or type(error).__name__
+    line = without_secrets(str(error)).partition("\n")[0][:_LONGEST_REASON]
+    return line or type(error).__name__
 
 
 def _bound(response: httpx.Response) -> None:
-    """Let nobody read more of an answer than is accepted."""
+    """Limit the size of a response."""
     import httpx
 
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise httpx.DecodingError("the answer is compressed, which nobody asked for")
+        raise httpx.DecodingError("the answer is compressed, although that was not requested")
 
     class Bounded(httpx.SyncByteStream):
         def __init__(self, stream: Any) -> None:
             self.stream = stream
 
         def __iter__(self) -> Iterator[bytes]:
-            left = _LARGEST_ANSWER
+            remaining = _LARGEST_ANSWER
             for part in self.stream:
-                left -= len(part)
-                if left < 0:
+                remaining -= len(part)
+                if remaining < 0:
                     raise httpx.DecodingError(
                         f"the answer is larger than {_LARGEST_ANSWER:,} bytes"
                     )
@@ -139,19 +136,14 @@ _HERE = {"127.0.0.1", "localhost", "::1"}
 
 
 class Runner(NamedTuple):
-    """Where the flow will run.
-
-    Attributes:
-        prefect_api: the API to use, or None for this process.
-        remark: one line for people, when the choice is not what was named; may be empty.
-    """
+    """Where a flow runs; ``remark`` tells why a configured server is not used."""
 
     prefect_api: str | None
     remark: str = ""
 
 
 def choose_runner() -> Runner:
-    """A Prefect server that was named or serves this workspace and answers, else this process."""
+    """Choose the configured server, else this workspace's server, else this process."""
     address = prefect_address()
     if address is None:
         return Runner(None)
@@ -165,7 +157,7 @@ def choose_runner() -> Runner:
 
 
 def prefect_address() -> PrefectAddress | None:
-    """Of the server that was named, else of this workspace's own while it runs."""
+    """Return the address of the configured server, else of this workspace's own."""
     named = settings.configured_prefect()
     if named is not None:
         return named
@@ -175,15 +167,15 @@ def prefect_address() -> PrefectAddress | None:
 
 
 def why_unusable(api_url: str) -> str:
-    """Why a server is none that can be used; empty when it can."""
+    """Return why a server cannot be used, or an empty string."""
     try:
         address = urlsplit(api_url)
         host, port = address.hostname, address.port or (443 if address.scheme == "https" else 80)
     except ValueError as error:
-        return f"that is no address ({error})"
+        return f"the address is invalid ({error})"
     if address.scheme not in {"http", "https"} or not host:
-        return "that is no address of a server"
-    if host in _HERE:  # without a proxy; whether anybody listens is known before Prefect is there
+        return "this is not the address of a server"
+    if host in _HERE:  # no proxy: a connection shows quickly whether a server listens
         try:
             socket.create_connection((host, port), CONNECT_SECONDS).close()
         except OSError as error:
@@ -196,16 +188,9 @@ def why_unusable(api_url: str) -> str:
 
 
 def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> str:
-    """Send an event about the tokenizer ``name``.
+    """Emit an event about a tokenizer; return why the server rejected it, else "".
 
-    Args:
-        event: what happened.
-        name: the tokenizer's; the resource is ``bpeline.tokenizer.NAME``.
-        payload: JSON values.
-        labels: of the resource, which triggers can match: ``alias`` becomes ``bpeline.alias``.
-
-    Returns:
-        Why a server that is there did not take it; else empty.
+    Triggers can match the resource, ``bpeline.tokenizer.NAME``, and its labels.
     """
     api = choose_runner().prefect_api
     if api is None:
@@ -219,10 +204,8 @@ def tell(event: str, name: str, payload: Mapping[str, Any], **labels: str) -> st
     about = {"event": event, "resource": resource, "payload": dict(payload)}
     try:
         talk(api, lambda client: client.request("POST", "/events", json=[_event(about)]))
-    except NoPrefectServer as error:  # what the event tells of has been done
-        return (
-            f"the Prefect server at {without_secrets(api)} did not take the event {event}: {error}"
-        )
+    except NoPrefectServer as error:  # the action itself has succeeded
+        return f"the Prefect server at {without_secrets(api)} rejected the event {event}: {error}"
     return ""
 
 

@@ -1,8 +1,7 @@
-"""What the environment says about Prefect and the terminal; in this room nobody else reads it.
+"""Environment variables of Prefect and of the terminal.
 
-The addresses of the workspace, the tracking server and the catalogue are `registry.environment`'s;
-keys, certificates and headers are read by Prefect's own client. The password of a workspace's own
-server is sent to that server only.
+Addresses of workspace, MLflow and catalogue are in `registry.environment`. Prefect's client reads
+keys, certificates and headers. A workspace server's password is sent only to that server.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ from bpeline.tokenizer_core.bounded_files import read_file, read_toml
 from bpeline.tokenizer_core.errors import InvalidOption, NotTrusted, StorageError
 from bpeline.tokenizer_core.redaction import tell_secrets_of, without_secrets
 
-# Set only where the user has not. The log of a run goes to the server; on the terminal the command
-# line speaks for itself, so Prefect prints nothing below CRITICAL there.
+# Defaults, which the user's variables override. A run's log goes to the server; the command line
+# reports on the terminal, so Prefect prints only CRITICAL messages there.
 _QUIET_PREFECT = {
     "DO_NOT_TRACK": "true",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "PREFECT_SERVER_ALLOW_EPHEMERAL_MODE": "false",
     "PREFECT_CLI_PROMPT": "false",
-    "NO_PROXY": "127.0.0.1,localhost",  # else Prefect asks a server of this machine through one
+    "NO_PROXY": "127.0.0.1,localhost",  # else Prefect contacts local servers through a proxy
 }
 _QUIET_TERMINAL = {
-    # Somebody waits for this run, and nothing that it needs is kept at the server.
+    # The user waits for this run, and does not need anything from the server.
     "PREFECT_API_REQUEST_TIMEOUT": "10",
     "PREFECT_CLIENT_MAX_RETRIES": "3",
     "PREFECT_LOGGING_LEVEL": "WARNING",
-    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # else each event that a lost server does not get
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # else a line per event that a lost server misses
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_LOGGING_LOGGERS_PREFECT_FLOW_RUNS_LEVEL": "INFO",
     "PREFECT_LOGGING_LOGGERS_PREFECT_TASK_RUNS_LEVEL": "INFO",
@@ -42,27 +41,27 @@ _NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "lustre", "gpfs", "beegfs
 _SERVERS = {
     **_QUIET_PREFECT,
     "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_UI_API_URL": "/api",  # of the host that the browser knows: a tunnel has another port
-    # Kept in memory, as is usual, the slots of runs that were under way when a server was killed
-    # are taken for ever, and a deployment with a limit never runs again. In files, they run out.
+    "PREFECT_UI_API_URL": "/api",  # relative to the host in the browser: tunnels use other ports
+    # With leases in memory, the default, slots of runs stay taken forever if the server is killed,
+    # and a deployment with a limit never runs again. Leases in files expire.
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": (
         "prefect.server.concurrency.lease_storage.filesystem"
     ),
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    # With its background jobs MLflow's server is eight processes more.
+    # MLflow's job execution would start eight more processes.
     "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
 }
 
 
 class PrefectAddress(NamedTuple):
-    """Where a Prefect server is said to be: its API, and what says so, for messages."""
+    """The address of a Prefect server, and the setting it is from."""
 
     api_url: str
     origin: str
 
 
 def configured_prefect() -> PrefectAddress | None:
-    """The Prefect API of the environment, else of the active profile; without importing Prefect."""
+    """Return the API address in the environment or in Prefect's active profile."""
     if url := os.environ.get("PREFECT_API_URL"):
         return PrefectAddress(url, "PREFECT_API_URL")
     try:
@@ -70,7 +69,7 @@ def configured_prefect() -> PrefectAddress | None:
         name = os.environ.get("PREFECT_PROFILE") or content["active"]
         url = str(content["profiles"][name]["PREFECT_API_URL"])
     except (OSError, RuntimeError, ValueError, LookupError, TypeError):
-        return None  # what Prefect cannot read either is no profile
+        return None  # Prefect cannot read the profile either
     tell_secrets_of(url)
     return PrefectAddress(url, f"Prefect's profile {name!r}") if url else None
 
@@ -81,10 +80,10 @@ def _profiles() -> Path:
 
 
 def prefect_of(workspace: Workspace) -> dict[str, str]:
-    """Variables that move Prefect's home, and its default database, into a workspace.
+    """Return variables that move Prefect's home and default database into a workspace.
 
-    A database that the environment or a profile names stays the one. On a disk of another machine
-    SQLite's write-ahead log is unsafe, so there Prefect's home stays where it is.
+    Empty on network file systems, where SQLite's write-ahead log is unsafe. A configured database
+    is kept.
     """
     if on_network_disk(workspace.root):
         return {}
@@ -93,7 +92,7 @@ def prefect_of(workspace: Workspace) -> dict[str, str]:
 
 
 def on_network_disk(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:
-    """Whether a path is on a disk of another machine; False where the system does not say it."""
+    """Return whether a path is on a network file system; False if unknown."""
     try:
         lines = [line.split()[1:3] for line in os.fsdecode(read_file(mounts)).splitlines()]
     except OSError:
@@ -103,19 +102,15 @@ def on_network_disk(path: Path, mounts: Path = Path("/proc/mounts")) -> bool:
 
 
 def own_workspace() -> Workspace | None:
-    """The workspace in force; None where it cannot be used, which opening it reports."""
+    """Return the current workspace; None if it is unusable (opening it tells why)."""
     try:
         return Workspace(addresses().home.expanduser().absolute())
-    except (RuntimeError, NotTrusted):  # the home directory of nobody
+    except (RuntimeError, NotTrusted):  # RuntimeError: the user has no home directory
         return None
 
 
 def require_workspace() -> dict[str, str]:
-    """Refuse to deploy for no workspace: a build step of ``prefect.yaml``.
-
-    Raises:
-        InvalidOption: the file was not deployed by `bpeline deploy`, which names the workspace.
-    """
+    """Refuse to deploy without a workspace: a build step of ``prefect.yaml``."""
     if missing := [n for n in (HOME_VARIABLE, "BPELINE_INSTALLED") if not os.environ.get(n)]:
         raise InvalidOption(
             f"the deployments name a workspace by {' and '.join(missing)}, which is not set",
@@ -126,27 +121,26 @@ def require_workspace() -> dict[str, str]:
 
 
 def own_server(api_url: str) -> dict[str, str]:
-    """Variables of Prefect's client for a server, with the password if it is the workspace's."""
+    """Return Prefect's variables for a server, with the password of our own server."""
     workspace = own_workspace()
     variables = {"PREFECT_API_URL": api_url}
     if workspace is not None and served_prefect(workspace) == api_url.rstrip("/"):
-        with suppress(StorageError):  # the server then asks for a password
+        with suppress(StorageError):  # the server will then ask for a password
             secret = read_server_secret(workspace.server_secret_file)
             variables["PREFECT_API_AUTH_STRING"] = f"bpeline:{secret}"
     return variables
 
 
 def prepare_program() -> None:
-    """Let a program of a workspace's server ask it; call before the first import of Prefect."""
+    """Configure a program to use its workspace's server, before Prefect is imported."""
     os.environ |= own_server(os.environ["PREFECT_API_URL"])
 
 
 def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False) -> None:
-    """Give Prefect its environment; call before the first import of Prefect.
+    """Set Prefect's environment variables; call it before Prefect is imported.
 
     Args:
-        api_url: the server that was chosen; None leaves the choice as it is.
-        quiet_terminal: somebody else speaks on this terminal.
+        quiet_terminal: keep Prefect from printing, as the command line reports.
     """
     for name in PREFECT_FILES:
         require_own(Path(name))
@@ -158,28 +152,23 @@ def prepare_prefect(api_url: str | None = None, *, quiet_terminal: bool = False)
 
 @contextmanager
 def importing_prefect() -> Iterator[None]:
-    """Let Prefect be imported in the block, with its environment.
-
-    Raises:
-        InvalidOption: it cannot read its settings.
-        NotTrusted: some of them are another user's.
-    """
+    """Set Prefect's environment, and convert errors of its import inside the block."""
     prepare_prefect()
     try:
         yield
     except (Exception, SystemExit) as error:  # Prefect says why, and exits
-        said = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
+        reason = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
         raise InvalidOption(
-            f"Prefect cannot be imported: {said}",
-            "settings that Prefect accepts, in variables PREFECT_…, prefect.toml, pyproject.toml, "
-            "and profiles.toml",
-            "type `prefect config view` to see what it says of them",
+            f"Prefect cannot be imported: {reason}",
+            "expected valid settings in variables PREFECT_…, prefect.toml, pyproject.toml and "
+            "profiles.toml",
+            "type `prefect config view` to check them",
         ) from error
 
 
 @contextmanager
 def naming(api_url: str) -> Iterator[None]:
-    """Name a Prefect server in the environment of this process for as long as the block lasts."""
+    """Set a Prefect server in this process's environment inside the block."""
     variables = own_server(api_url)
     before = {name: os.environ.get(name) for name in variables}
     os.environ |= variables
@@ -193,20 +182,16 @@ def naming(api_url: str) -> Iterator[None]:
 
 
 def server_environment(**places: str) -> dict[str, str]:
-    """The environment for Prefect's programs, MLflow's server and the flows that they start.
-
-    Args:
-        places: variables that win over the user's, such as ``PREFECT_API_URL``.
-    """
+    """Return the environment of Prefect's and MLflow's servers and of their flows."""
     return {**_SERVERS, **os.environ, **places}
 
 
 @contextmanager
 def starting_nothing_from_here() -> Iterator[None]:
-    """Let processes that others start meanwhile import nothing from the current directory.
+    """Prevent child processes from importing modules from the current directory.
 
-    `python -c` and `python -m` would look for every module there first: a signal.py or typing.py is
-    somebody's. The script does it for all commands.
+    `python -c` and `python -m` would import a user's signal.py or typing.py from there. The
+    `bpeline` script does the same for all commands.
     """
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
@@ -220,5 +205,5 @@ def starting_nothing_from_here() -> Iterator[None]:
 
 
 def somebody_watches() -> bool:
-    """Whether a terminal can erase what it shows, and no shell asks for completions instead."""
+    """Return whether the terminal can erase lines and no completion is running."""
     return os.environ.get("TERM", "dumb") != "dumb" and "_BPELINE_COMPLETE" not in os.environ

@@ -1,6 +1,6 @@
-"""Steps and flows: the table of their names and shares, attempts after damage, and mapping.
+"""Names and shares of steps and flows, attempts after errors, thread maps.
 
-The table serves progress bars, plans, Prefect's tasks and the catalogue. Knows no Prefect.
+The names are shown in progress bars, plans, Prefect's tasks and the catalogue.
 """
 
 from __future__ import annotations
@@ -19,13 +19,7 @@ from bpeline.tokenizer_core.errors import BpelineError, CorpusChanged, CorruptFi
 
 @dataclass(frozen=True, slots=True)
 class StepKind:
-    """A step as people see it.
-
-    Attributes:
-        name: in progress bars, in Prefect and in the catalogue.
-        share: of a run's time, beside the shares of the other steps of a flow; progress bars
-            believe it.
-    """
+    """A step of a flow; ``share`` is its relative duration, for progress bars."""
 
     name: str
     share: float
@@ -33,16 +27,13 @@ class StepKind:
 
 @dataclass(frozen=True, slots=True)
 class FlowKind:
-    """A flow as Prefect sees it.
+    """A flow for Prefect.
 
     Attributes:
-        name: of the flow.
-        kind: begins the keys of its artifacts: ``tokenizer`` gives ``tokenizer-summary-news``.
-        steps: in their order; without any there is no progress bar.
-        hours: after which it is stopped; what it finished is kept, and the next run goes on there.
-        again_after: the error after which its steps are done again: what was found damaged or
-            changed is forgotten, and made anew.
-        attempts: how often at most; the last one's error ends the flow.
+        kind: prefix of its artifact keys: ``tokenizer`` gives ``tokenizer-summary-news``.
+        hours: time limit; finished work is kept, and the next run continues.
+        again_after: error after which the steps are repeated, because damaged or changed files
+            are discarded and created again.
     """
 
     name: str
@@ -54,7 +45,7 @@ class FlowKind:
 
     @property
     def shares(self) -> dict[str, float]:
-        """Percent of a run that each step takes."""
+        """Share of each step in per cent."""
         whole = sum(step.share for step in self.steps)
         return {step.name: 100 * step.share / whole for step in self.steps}
 
@@ -124,20 +115,20 @@ R = TypeVar("R")
 Got = TypeVar("Got", covariant=True)
 Item = TypeVar("Item")
 
-MOST_TASKS = 64  # one Prefect task costs about 25 ms, and thousands unsettle its server
-_PATIENCE = 0.5  # seconds for what runs to end by itself
+MOST_TASKS = 64  # a Prefect task costs about 25 ms, and thousands overload its server
+_PATIENCE = 0.5  # seconds for running work to end by itself
 
-Stop = Callable[[], bool]  # whether the result of a running step is no longer wanted
+Stop = Callable[[], bool]  # returns whether the result of a step is no longer wanted
 _stop: ContextVar[Stop | None] = ContextVar("stop", default=None)
 
 
 class Stopped(Exception):
-    """Raised inside a step that was asked to stop because the flow has already failed."""
+    """Raised inside a step that must stop because the flow has failed already."""
 
 
 @contextmanager
 def stopped_by(stop: Stop) -> Iterator[None]:
-    """Let ``stop`` end the steps inside the block: `raise_if_stopped` asks it."""
+    """Let ``stop`` end the steps inside the block, see `raise_if_stopped`."""
     token = _stop.set(stop)
     try:
         yield
@@ -146,11 +137,7 @@ def stopped_by(stop: Stop) -> Iterator[None]:
 
 
 def raise_if_stopped() -> None:
-    """Called by long steps between two pieces of work.
-
-    Raises:
-        Stopped: another step of the same map failed, or the user interrupted the flow.
-    """
+    """Raise Stopped if the results of a step are no longer wanted."""
     if (stop := _stop.get()) is not None and stop():
         raise Stopped
 
@@ -158,13 +145,10 @@ def raise_if_stopped() -> None:
 def attempts(
     flow: FlowKind, say: Callable[[str], object]
 ) -> Iterator[AbstractContextManager[None]]:
-    """Repeat steps after an error: ``for attempt in attempts(FLOW, note): with attempt: …``.
+    """Repeat steps after an error that creating files again can fix.
 
-    For errors that only making something anew can mend; Prefect tries again where nobody answers.
-
-    Args:
-        flow: says after which error, and how often.
-        say: is told of each error that is not the last.
+    Use as ``for attempt in attempts(FLOW, note): with attempt: …``. For servers that do not answer,
+    there are Prefect's retries.
     """
     failed = True
 
@@ -177,7 +161,7 @@ def attempts(
         except flow.again_after as error:
             if is_last:
                 raise
-            say(f"{error.happened}; it is made again")
+            say(f"{error.happened}; trying again")
 
     for number in range(1, flow.attempts + 1):
         if failed:
@@ -185,7 +169,7 @@ def attempts(
 
 
 class Awaited(Protocol[Got]):
-    """A result that is there, or will be: Python's future, or Prefect's."""
+    """A result that is or will be available: a future of Python or Prefect."""
 
     def result(self) -> Got: ...
 
@@ -195,7 +179,7 @@ _together: ContextVar[threading.Event | None] = ContextVar("together", default=N
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Functions by `stopping_together` that begin inside the block stop when one of them fails."""
+    """Stop all `stopping_together` functions inside the block when one of them fails."""
     stop = threading.Event()
     token = _together.set(stop)
     try:
@@ -209,7 +193,7 @@ def together() -> Iterator[None]:
 
 
 def stopping_together(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function stop the others of its `together` at once when it fails."""
+    """Make a function stop the others of its `together` block when it fails."""
 
     @wraps(function)
     def work(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -231,29 +215,25 @@ def map_threads(
     on_interrupt: Callable[[], None] | None = None,
     **shared: Any,
 ) -> list[R]:
-    """Run ``function(item, **shared)`` for every item in some threads; see `all_results`."""
+    """Run ``function(item, **shared)`` for every item in threads; see `all_results`."""
     work = stopping_together(partial(function, **shared))
     with ThreadPoolExecutor(workers) as threads, together():
-        # In a copy of the context, so that the function sees who listens.
+        # In a copy of the context, so that the function finds the listener.
         futures = [threads.submit(copy_context().run, work, item) for item in items]
-        return all_results({one: one for one in futures}, on_interrupt)
+        return all_results({future: future for future in futures}, on_interrupt)
 
 
 def all_results(
     futures: Mapping[Future[Any], Awaited[R]], on_interrupt: Callable[[], None] | None
 ) -> list[R]:
-    """The results of work that began in a block of `together`, in order.
+    """Return the results of work started in a `together` block, in order.
 
-    The first error stops the rest: what waits is cancelled, what runs sees it through
-    `raise_if_stopped`; nothing returns before all of it has ended.
+    After the first error, waiting work is cancelled and running work stops at `raise_if_stopped`.
+    The function returns when all of it has ended.
 
     Args:
-        futures: of a pool of threads → whose results are wanted.
-        on_interrupt: tells of an interruption those that wait for something themselves, again
-            until they have ended.
-
-    Raises:
-        Exception: the first error that is not an answer to another one.
+        on_interrupt: called repeatedly after an interruption until the work has ended, to wake
+            threads that wait.
     """
     if len(futures) > MOST_TASKS:
         raise ValueError(f"{len(futures)} items: group them, at most {MOST_TASKS} are mapped")
@@ -261,7 +241,7 @@ def all_results(
         for done in as_completed(futures):
             with suppress(Stopped):
                 futures[done].result()
-        return [one.result() for one in futures.values()]
+        return [awaited.result() for awaited in futures.values()]
     except BaseException as error:
         if (stop := _together.get()) is not None:
             stop.set()

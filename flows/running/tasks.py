@@ -1,4 +1,4 @@
-"""Prefect's tasks, which are their functions outside a flow run: no server, no database."""
+"""Prefect tasks that are plain functions outside a flow run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Task(PrefectTask[P, R]):  # type: ignore[misc]
 
     def __init__(self, function: Callable[P, R], **options: Any) -> None:
         self.plain = function
-        shown = hide_in_errors()(stopping_together(function))  # the server keeps what it raises
+        shown = hide_in_errors()(stopping_together(function))  # the server stores its errors
         uncached = prefect.cache_policies.NO_CACHE
         super().__init__(shown, cache_policy=uncached, persist_result=False, **options)
 
@@ -37,16 +37,16 @@ class Task(PrefectTask[P, R]):  # type: ignore[misc]
         on_interrupt: Callable[[], None] | None,
         **shared: Any,
     ) -> list[R]:
-        """The results for all items, in order, of threads; in a flow run each is a task run."""
+        """Return the results for all items in order; a flow run gets a task run for each."""
         if prefect.context.FlowRunContext.get() is None:
             return map_threads(self.plain, items, workers, on_interrupt, **shared)
         first, *_ = inspect.signature(self.plain).parameters
         same = {name: prefect.unmapped(value) for name, value in shared.items()}
         with prefect.task_runners.ThreadPoolTaskRunner(workers) as runner, together():
             futures = runner.map(self, {first: items, **same})
-            return all_results({one.wrapped_future: one for one in futures}, on_interrupt)
+            return all_results({future.wrapped_future: future for future in futures}, on_interrupt)
 
 
 def task(**options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
-    """As `prefect.task`; Prefect caches nothing of it and stores no result."""
+    """Like `prefect.task`, without caching and stored results."""
     return lambda function: Task(function, **options)

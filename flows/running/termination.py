@@ -1,9 +1,8 @@
-"""Ctrl-C and SIGTERM end a command: by an exception, and in any case within seconds.
+"""Ending a command by Ctrl-C or SIGTERM within seconds.
 
-Python raises an exception only when the main thread has left native code, which may take minutes,
-and cleanup may wait for a server. A thread therefore hears of the signal when it arrives,
-interrupts DuckDB's queries, and ends the process when its time is up. What a killed process leaves
-behind, this leaves too.
+Python raises the exception only after the main thread has left native code, which can take minutes,
+and cleanup may wait for a server. A thread therefore receives the signal immediately, interrupts
+DuckDB queries, and kills the process after a time limit, with the effects of any other kill.
 """
 
 from __future__ import annotations
@@ -20,31 +19,29 @@ from typing import NoReturn
 from bpeline.registry.closed_duckdb import interrupt_queries
 from bpeline.registry.workspace import descendants_of
 
-SECONDS = 1.5  # from the signal to the end of the process, which then takes a moment
-_ERASE_LINE = "\r\x1b[K\x1b[?25h"  # and show the cursor, which a progress bar hides
+SECONDS = 1.5  # from the signal to the end of the process
+_ERASE_LINE = "\r\x1b[K\x1b[?25h"  # and show the cursor, which progress bars hide
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, from a scheduler, a supervisor or `kill`."""
+    """SIGTERM, sent by a scheduler, a supervisor or `kill`."""
 
 
 @contextmanager
 def terminable(
     *numbers: signal.Signals, seconds: float = SECONDS, until_exit: bool = False
 ) -> Iterator[None]:
-    """Let signals end the block with an exception; in threads other than the main one, do nothing.
+    """Let signals end the block with an exception; only in the main thread.
 
-    Signals after the first one are ignored. When the block has not ended after ``seconds``, the
-    process ends, and so do its descendants. An inner block sets its own time.
+    Later signals are ignored. If the block does not end within ``seconds``, the process and its
+    descendants are killed. An inner block has its own limit.
 
     Args:
-        numbers: SIGTERM, and SIGINT where a shell may have set it to be ignored.
-        seconds: from the first signal to the end of the process.
-        until_exit: after a signal, the time also counts for what follows the block.
+        until_exit: whether the limit also applies to the code after the block.
 
     Raises:
-        Terminated: SIGTERM came.
-        KeyboardInterrupt: SIGINT came.
+        Terminated: after SIGTERM.
+        KeyboardInterrupt: after SIGINT.
     """
     global _deadline
     if threading.current_thread() is not threading.main_thread():
@@ -70,14 +67,14 @@ _deadline: _Deadline | None = None  # of the outermost block
 
 
 def signal_behind(interruption: BaseException) -> int:
-    """The number of the first signal; DuckDB gives an exception of its own for SIGTERM too."""
+    """Return the number of the first signal, as DuckDB's exception does not tell it."""
     if _deadline is not None and _deadline.number:
         return _deadline.number
     return signal.SIGTERM if isinstance(interruption, Terminated) else signal.SIGINT
 
 
 def ending(number: int) -> str:
-    """What a signal did to a command, in one line."""
+    """Describe the effect of a signal on a command, in one line."""
     what = "terminated" if number == signal.SIGTERM else "interrupted"
     return (
         f"{what}; what was finished is kept: type the same command again "
@@ -86,19 +83,18 @@ def ending(number: int) -> str:
 
 
 def interruption_behind(error: BaseException) -> BaseException | None:
-    """What stopped the work: Ctrl-C, SIGTERM or a cancelled Prefect run; None after an error.
+    """Return the Ctrl-C, SIGTERM or cancellation that caused an error, or None.
 
-    Python raises it between any two lines: inside of a lock of the standard library, say, which
-    then complains of its own state and hides it.
+    Python may raise it inside a lock of the standard library, whose own error then hides it.
     """
-    held: BaseException | None = error
-    while isinstance(held, (Exception, GeneratorExit)):
-        held = held.__context__
-    return held
+    cause: BaseException | None = error
+    while isinstance(cause, (Exception, GeneratorExit)):
+        cause = cause.__context__
+    return cause
 
 
 class _Deadline:
-    """Ends the process some seconds after the first signal, whatever the main thread does."""
+    """Kills the process some seconds after the first signal, from a thread."""
 
     def __init__(self) -> None:
         self.seconds = SECONDS
@@ -106,13 +102,13 @@ class _Deadline:
         self._cancelled = threading.Event()
         self._reading, self._writing = os.pipe()
         os.set_blocking(self._writing, False)
-        # Python's own handler, in C, writes the number of each signal there when it arrives.
+        # Python's C handler writes the number of each signal there immediately.
         self._former = signal.set_wakeup_fd(self._writing, warn_on_full_buffer=False)
         self._thread = threading.Thread(target=self._watch, name="deadline", daemon=True)
         self._thread.start()
 
     def interrupt(self, number: int, _frame: FrameType | None) -> None:
-        """The handler of signals; Python calls it in the main thread, once that runs Python."""
+        """Signal handler, called by Python in the main thread when it runs Python code."""
         if not self.number:
             self.number = number
             os.write(self._writing, bytes([number]))  # an event loop may have its own wakeup pipe
@@ -132,14 +128,14 @@ class _Deadline:
             number = os.read(self._reading, 1)[0]
         seconds = self.seconds
         if number:
-            with suppress(Exception):  # then the time that is left has to do
+            with suppress(Exception):  # then only the time limit ends the process
                 interrupt_queries()
         if not self._cancelled.wait(seconds):
             _end_process(number)
 
 
 def _end_process(number: int) -> NoReturn:
-    """End this process and its descendants; what was finished is kept, as when it is killed."""
+    """Kill this process and its descendants; finished work is kept."""
     try:
         line = f"{_ERASE_LINE * os.isatty(2)}{ending(number)}\n"
         if select.select([], [2], [], 0)[1]:  # a full pipe or a stopped terminal would block

@@ -1,6 +1,6 @@
-"""Deploy a file of deployments by `prefect deploy`; what was paused in Prefect stays paused.
+"""Deploying a file of deployments with `prefect deploy`.
 
-The file says everything else. What the server has then is read back.
+Deployments that are paused in Prefect stay paused. Afterwards the server's state is checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 KEPT = "kept: "
-SECONDS = 60.0  # for each thing that a server is asked: it may have just started
+SECONDS = 60.0  # for each request, as the server may have just started
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,9 @@ class Order:
     """What to deploy.
 
     Attributes:
-        source: the file that says it, for people.
-        path: the file of deployments.
-        pool: the work pool.
-        store: the identity of the workspace's MLflow.
-        tags: of a project's deployments: its name's and its file's. Empty for `prefect.yaml`.
-        remove: whether to remove deployments that the project made and no longer has.
-        force: whether what is paused in Prefect runs again, and what another MLflow deployed goes.
+        source: file that the user wrote, for messages.
+        tags: of a project's deployments: its name and file. Empty for `prefect.yaml`.
+        force: whether to resume what is paused and replace deployments of another MLflow.
     """
 
     source: Path
@@ -50,14 +46,11 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """What a Prefect server has now.
+    """The state of the Prefect server after deploying.
 
     Attributes:
-        file: that says what is deployed.
-        names: of the deployments in it.
-        left: deployments that the same project made and no longer has.
-        removed: whether those were removed.
-        notes: what stays as it is in Prefect.
+        left: deployments of the same project that it no longer has.
+        notes: what was kept as in Prefect.
     """
 
     file: str
@@ -67,30 +60,22 @@ class Deployed:
     notes: Sequence[str]
 
     def lines(self) -> list[str]:
-        """The same for people."""
-        said = [f"deployed: {', '.join(self.names) or 'nothing, for nothing is scheduled'}"]
-        said += [f"from {self.file}", *self.notes]
+        """Return the lines for the user."""
+        lines = [f"deployed: {', '.join(self.names) or 'nothing, as nothing is scheduled'}"]
+        lines += [f"from {self.file}", *self.notes]
         if any(note.startswith(KEPT) for note in self.notes):
-            said.append("let it run as the file says:  bpeline deploy --force")
+            lines.append("to run it as in the file:  bpeline deploy --force")
         if self.left and self.removed:
-            said.append(f"removed: {', '.join(self.left)}")
+            lines.append(f"removed: {', '.join(self.left)}")
         elif self.left:
-            said.append(f"still scheduled, and no longer in the file: {', '.join(self.left)}")
-            which = "it" if len(self.left) == 1 else "them"
-            said.append(f"remove {which}:  bpeline deploy --remove")
-        return said
+            lines.append(f"still scheduled, but no longer in the file: {', '.join(self.left)}")
+            pronoun = "it" if len(self.left) == 1 else "them"
+            lines.append(f"remove {pronoun}:  bpeline deploy --remove")
+        return lines
 
 
 def deploy(order: Order, environment: Mapping[str, str]) -> Deployed:
-    """Deploy.
-
-    Args:
-        environment: names the Prefect server, and what the file has from it.
-
-    Raises:
-        InvalidOption: the server has deployments of these names that belong to another MLflow.
-        RegistryUnreachable: it refuses, or has less afterwards than the file says.
-    """
+    """Deploy an order."""
     from prefect.utilities.templating import apply_values
 
     api = environment["PREFECT_API_URL"]
@@ -114,46 +99,46 @@ def deploy(order: Order, environment: Mapping[str, str]) -> Deployed:
     if order.tags:
         left = _asked(api, lambda client: _left_over(client, order, environment, names))
     if order.remove:
-        for one in left:
-            _asked(api, lambda client, gone=one.id: client.delete_deployment(gone))
-    left_names = sorted(one.name for one in left)
+        for deployment in left:
+            _asked(api, lambda client, gone=deployment.id: client.delete_deployment(gone))
+    left_names = sorted(deployment.name for deployment in left)
     return Deployed(str(order.source), names, left_names, order.remove, notes)
 
 
 def _asked(api: str, ask: Any) -> Any:
-    """What a server answers.
-
-    Raises:
-        RegistryUnreachable: it does not, or refuses.
-    """
+    """Send requests to the server; raise RegistryUnreachable if that fails."""
     try:
         return runner.talk(api, ask, SECONDS)
     except runner.NoPrefectServer as error:
         raise RegistryUnreachable(
             f"Prefect could not deploy: {error}",
-            "a Prefect server of version 3.9 or newer",
+            "expected a Prefect server of version 3.9 or newer",
             "type `prefect version` to see the server, then try again",
         ) from error
 
 
 def _key(entrypoint: str, name: str) -> tuple[str, str]:
-    """What is the same deployment: those of 0.2 had our flows in another place."""
+    """Return a deployment's key, the same for 0.2, where flows had other modules."""
     ours = "bpeline.flows."
     return (ours if entrypoint.startswith(ours) else entrypoint), name
 
 
 def _present(client: Any, deployments: Iterable[Any]) -> dict[tuple[str, str], Any]:
-    """Those of the deployments that the server has."""
+    """Return those of the deployments that the server has, by key."""
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterName
 
-    keys = {_key(one["entrypoint"], one["name"]) for one in deployments}
+    keys = {_key(deployment["entrypoint"], deployment["name"]) for deployment in deployments}
     where = DeploymentFilter(name=DeploymentFilterName(any_=[name for _, name in keys]))
-    found = client.read_deployments(deployment_filter=where) if keys else []
-    return {key: one for one in found if (key := _key(one.entrypoint, one.name)) in keys}
+    deployments_found = client.read_deployments(deployment_filter=where) if keys else []
+    return {
+        key: deployment
+        for deployment in deployments_found
+        if (key := _key(deployment.entrypoint, deployment.name)) in keys
+    }
 
 
 def _is_ours(present: Any, order: Order, environment: Mapping[str, str]) -> bool:
-    """Whether a deployment belongs to this MLflow; one of 0.2 names only its workspace."""
+    """Return whether a deployment is of this MLflow, or for 0.2 of this workspace."""
     if owners := [tag for tag in present.tags if tag.startswith(MLFLOW_TAG)]:
         return MLFLOW_TAG + order.store in owners
     home = environment[HOME_VARIABLE]
@@ -165,13 +150,13 @@ def _home(present: Any) -> str:
 
 
 def _refuse_foreign(order: Order, environment: Mapping[str, str], present: Iterable[Any]) -> None:
-    foreign = [one for one in present if not _is_ours(one, order, environment)]
+    foreign = [entry for entry in present if not _is_ours(entry, order, environment)]
     if foreign and not order.force:
         files = [tag for tag in foreign[0].tags if tag.startswith(PROJECT_TAG)]
         place = files[0].removeprefix(PROJECT_TAG) if files else _home(foreign[0])
         raise InvalidOption(
-            f"this Prefect server has {', '.join(sorted(one.name for one in foreign))} of another "
-            f"MLflow, deployed for {place}; nothing was deployed",
+            f"this Prefect server has {', '.join(sorted(entry.name for entry in foreign))} of "
+            f"another MLflow, deployed for {place}; nothing was deployed",
             "expected one MLflow for each name on a Prefect server",
             "choose another name or server, or replace the other deployments: "
             "`bpeline deploy --force`",
@@ -179,16 +164,12 @@ def _refuse_foreign(order: Order, environment: Mapping[str, str], present: Itera
 
 
 def _kept_paused(entry: Any, present: Any, paused: set[str]) -> Iterator[str]:
-    """Let stay paused what is paused in Prefect; yield a line for each.
-
-    Args:
-        paused: names of automations that are.
-    """
+    """Keep what is paused in Prefect paused; yield a line for each."""
     name = entry["name"]
     if present.paused:
         entry["paused"] = True
         yield f"{KEPT}{name} is paused"
-    inactive = {one.slug for one in present.schedules if not one.active}
+    inactive = {planned.slug for planned in present.schedules if not planned.active}
     for schedule in entry.get("schedules", ()):
         if schedule.get("slug") in inactive and schedule.get("active", True):
             schedule["active"] = False
@@ -200,77 +181,74 @@ def _kept_paused(entry: Any, present: Any, paused: set[str]) -> Iterator[str]:
 
 
 def _prefect_deploy(content: Mapping[str, Any], environment: Mapping[str, str]) -> None:
-    """Let Prefect's own command apply a file.
-
-    Raises:
-        RegistryUnreachable: it fails.
-    """
+    """Apply a file with Prefect's own command; raise RegistryUnreachable if it fails."""
     python = required_python("Prefect deploys in a process of its own", "run this by `bpeline`")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "prefect.yaml")
         DURABLE.write(path, json.dumps(content, default=str).encode())  # JSON is YAML
         command = ["-m", "prefect", "--no-prompt", "deploy", "--all", "--prefect-file", str(path)]
         own = settings.own_server(environment["PREFECT_API_URL"])
-        done = subprocess.run(
+        result = subprocess.run(
             [python, *command], env={**environment, **own}, cwd=environment["BPELINE_INSTALLED"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-    if done.returncode:
-        said = (done.stderr.strip() or done.stdout.strip() or "it says nothing").splitlines()
-        said = [line for line in said if "For further information" not in line] or said
+    if result.returncode:
+        lines = (result.stderr.strip() or result.stdout.strip() or "no message").splitlines()
+        lines = [line for line in lines if "For further information" not in line] or lines
         raise RegistryUnreachable(
-            f"Prefect could not deploy: {said[-1]}",
-            "a Prefect server of version 3.9 or newer",
+            f"Prefect could not deploy: {lines[-1]}",
+            "expected a Prefect server of version 3.9 or newer",
             "type `prefect version` to see the server, then try again",
         )
 
 
 def _require_all(api: str, entries: Sequence[Any]) -> None:
-    """See that a server has what was deployed.
-
-    Raises:
-        RegistryUnreachable: it has less.
-    """
+    """Raise RegistryUnreachable unless the server has everything that was deployed."""
     present = _asked(api, lambda client: _present(client, entries))
     for entry in entries:
-        there = present.get(_key(entry["entrypoint"], entry["name"]))
+        deployed = present.get(_key(entry["entrypoint"], entry["name"]))
         lacks = ""
-        if there is None or there.entrypoint != entry["entrypoint"]:
+        if deployed is None or deployed.entrypoint != entry["entrypoint"]:
             lacks = "the deployment"
-        elif len(there.schedules) < len(entry.get("schedules", ())):
+        elif len(deployed.schedules) < len(entry.get("schedules", ())):
             lacks = "a schedule"
-        elif {one.get("name") for one in entry.get("triggers", ())} - _automations(api, there):
+        elif {trigger.get("name") for trigger in entry.get("triggers", ())} - _automations(
+            api, deployed
+        ):
             lacks = "an automation"
         if lacks:
             raise RegistryUnreachable(
-                f"Prefect deployed less than the file says: it lacks {lacks} of {entry['name']}",
-                "what the file says",
-                "type the same command again, and look at the server's log",
+                f"Prefect did not deploy all: {lacks} of {entry['name']} is missing",
+                "expected everything in the file",
+                "type the same command again, and check the server's log",
             )
 
 
 def _automations(api: str, present: Any, *, paused: bool = False) -> set[str]:
-    """The names of a deployment's automations; of all, or of those that are paused."""
+    """Return the names of a deployment's automations, all or only paused ones."""
     resource = f"prefect.deployment.{present.id}"
-    found = _asked(api, lambda client: client.read_resource_related_automations(resource))
-    return {one.name for one in found if not (paused and one.enabled)}
+    automations = _asked(api, lambda client: client.read_resource_related_automations(resource))
+    return {automation.name for automation in automations if not (paused and automation.enabled)}
 
 
 def _left_over(
     client: Any, order: Order, environment: Mapping[str, str], names: list[str]
 ) -> list[Any]:
-    """Deployments of this project, or of its name in this MLflow, that it no longer has."""
+    """Return deployments of this project, or of its name in this MLflow, that it lost."""
     from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterTags
 
     tokenizer, file = order.tags
-    found: dict[Any, Any] = {}
+    deployments: dict[Any, Any] = {}
     for tags in ([file], [tokenizer, MLFLOW_TAG + order.store]):
         where = DeploymentFilter(tags=DeploymentFilterTags(all_=tags))
-        found |= {one.id: one for one in client.read_deployments(deployment_filter=where)}
+        deployments |= {
+            deployment.id: deployment
+            for deployment in client.read_deployments(deployment_filter=where)
+        }
     return [
-        one
-        for one in found.values()
-        if one.name not in names
-        and any(tag.startswith(PROJECT_TAG) for tag in one.tags)
-        and _is_ours(one, order, environment)
+        deployment
+        for deployment in deployments.values()
+        if deployment.name not in names
+        and any(tag.startswith(PROJECT_TAG) for tag in deployment.tags)
+        and _is_ours(deployment, order, environment)
     ]

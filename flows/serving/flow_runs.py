@@ -1,6 +1,6 @@
-"""Flows as Prefect runs them: named by what they are about, told to its server, and patient.
+"""Functions as Prefect flows: run names, progress, retries, waiting for locks.
 
-Outside a flow run, `FLOW.fn` is the plain function: no server, no database of Prefect's.
+Outside a flow run, `FLOW.fn` is the plain function, without a server or Prefect's database.
 """
 
 from __future__ import annotations
@@ -38,10 +38,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 HOUR = 3600
-# Between two looks at a workspace that somebody works in, at first and in the end: each look may be
-# task runs.
+# Seconds between attempts while a workspace is locked, first and longest; attempts make task runs.
 LOCKED_SECONDS, LONGEST_SECONDS = 10.0, 60.0
-# What Prefect raises in a flow when its server goes away, refuses, or answers nonsense.
+# Errors in a flow when its Prefect server stops, refuses, or answers nonsense.
 _OF_A_SERVER = (
     httpx.HTTPError,
     prefect.exceptions.ObjectNotFound,
@@ -52,21 +51,21 @@ Parameters = Mapping[str, Any]
 
 
 def _unreachable(task: object, run: object, state: Any) -> bool:
-    """Whether a server did not answer a deployment's run: a person at a terminal would not wait."""
+    """Return whether a server did not answer the run of a deployment, which can wait."""
     here = prefect.context.FlowRunContext.get()
     unattended = here is not None and here.flow_run.deployment_id is not None
     silent = isinstance(state.data, RegistryUnreachable) and not interruption_behind(state.data)
     return unattended and silent
 
 
-# Options of a task that asks servers, which have eight minutes to come back.
+# Options of tasks that use servers, which get eight minutes to come back.
 RETRIES: dict[str, Any] = {
     "retries": 3,
     "retry_delay_seconds": [30, 120, 300],
     "retry_condition_fn": _unreachable,
 }
 
-# What a flow called from here came to, a result or an error, though the server may not hear of it.
+# Result or error of a flow started here, also if the server does not learn of it.
 _results: ContextVar[list[Any] | None] = ContextVar("results", default=None)
 
 
@@ -79,43 +78,43 @@ def flow(
     state: Callable[[Any], tuple[str, str]] = lambda _: ("", ""),
     alone: bool = False,
 ) -> Callable[[Callable[P, R]], Flow[P, R]]:
-    """As `prefect.flow`, for a function whose result people find by its name.
+    """Like `prefect.flow`, for a function whose result has a name.
 
     Args:
-        kind: its name, its steps, and after how long it is stopped.
-        run_name: of a run, by its parameters and, once there is one, what its result is called.
-        about: the name of the tokenizer; empty where it is about none.
-        called: what a result is called.
-        state: names the state of a run that has ended well, and says why; empty: as Prefect does.
-        alone: a deployment's run waits while another workspace trains the same name.
+        run_name: of a run, from its parameters and the name of its result, empty at first.
+        about: name of the tokenizer; empty if there is none.
+        state: name and message of a finished run's state; empty for Prefect's default.
+        alone: whether a deployment's run waits while another workspace trains the same name.
     """
 
     def mark(function: Callable[P, R]) -> Flow[P, R]:
         @functools.wraps(function)
         def run(*args: Any, **parameters: Any) -> Any:
-            here = prefect.context.FlowRunContext.get()
-            if here is None or here.flow is None or here.flow.fn is not run:  # or another flow's
+            context = prefect.context.FlowRunContext.get()
+            if context is None or context.flow is None or context.flow.fn is not run:
                 return _interruptible(function, *args, **parameters)
-            hide_in_logs()  # which go to the server
-            asked, name = here.parameters, about(here.parameters)
+            hide_in_logs()  # logs go to the server
+            parameters_of_run, name = context.parameters, about(context.parameters)
             listener = PrefectListener(kind, name)
 
             def work() -> Any:
                 if alone:
-                    require_nobody_trains(name, asked.get("workspace"))
+                    require_nobody_trains(name, parameters_of_run.get("workspace"))
                 return _interruptible(function, *args, **parameters)
 
-            heard = progress.Several([progress.current(), listener])
-            with progress.listening(heard), hide_in_errors():
-                if here.flow_run.deployment_id is None:
+            listeners = progress.Several([progress.current(), listener])
+            with progress.listening(listeners), hide_in_errors():
+                if context.flow_run.deployment_id is None:
                     result = _kept(function, *args, **parameters)
-                else:  # nobody waits for it at a terminal
-                    require_own_mlflow(here.flow_run.tags, asked.get("workspace"))
+                else:  # unattended
+                    require_own_mlflow(context.flow_run.tags, parameters_of_run.get("workspace"))
                     result = waiting_for_others(work, listener.note)
-            listener.name_run(run_name(asked, called(result)))
-            ended, why = state(result)
+            listener.name_run(run_name(parameters_of_run, called(result)))
+            state_name, message = state(result)
             return (
-                prefect.states.Completed(name=ended, message=why, data=result) if ended else result
+                prefect.states.Completed(name=state_name, message=message, data=result)
+                if state_name
+                else result
             )
 
         described: Any = run
@@ -128,7 +127,7 @@ def flow(
             flow_run_name=lambda: run_name(prefect.runtime.flow_run.parameters, ""),
             timeout_seconds=kind.hours * HOUR,
             persist_result=False,
-            result_serializer="json",  # Prefect keeps a failed flow's error, by default as a pickle
+            result_serializer="json",  # Prefect pickles the errors of failed flows by default
         )
         return marked
 
@@ -136,45 +135,41 @@ def flow(
 
 
 def recorded(flow: Any, request: Request, workspace: str | None, api_url: str) -> Any:
-    """Call a flow from this process, recorded by the Prefect server of this API.
+    """Run a flow in this process and record it on the Prefect server of this API.
 
-    Addresses with passwords are not sent there. A server that goes away or talks nonsense meanwhile
-    is not needed: nothing is kept there, so that what is left is done without it.
-
-    Raises:
-        InvalidOption: a password stands in an address.
-        BpelineError: whatever the flow raises.
+    Addresses with passwords are not sent there. If the server stops or answers nonsense, the flow
+    continues without it.
     """
     refuse_secrets_in({**dict(request), "workspace": workspace})
     names, events = prefect.settings, prefect.events
-    here = {getattr(names, key): value for key, value in settings.own_server(api_url).items()}
-    done: list[Any] = []
-    token = _results.set(done)
+    overrides = {getattr(names, key): value for key, value in settings.own_server(api_url).items()}
+    outcomes: list[Any] = []
+    token = _results.set(outcomes)
     try:
-        with names.temporary_settings(here):  # Prefect may have been imported before it was chosen
+        with names.temporary_settings(overrides):  # Prefect may have been imported earlier
             if not events.worker.emit_events_to_cloud():
-                # Else the end of the process waits for ten attempts to send each event.
+                # Else the process ends only after ten attempts to send each event.
                 events.worker.EventsWorker.set_client_override(
                     events.clients.PrefectEventsClient, reconnection_attempts=1
                 )
             return flow(request, workspace)
     except _OF_A_SERVER as error:
-        said = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
-        gone = f"the Prefect server is gone ({said})"
-        if done and not isinstance(done[0], _OF_A_SERVER):
-            progress.current().note(f"{gone} and does not know how this run ended")
-            if isinstance(done[0], BaseException):
-                raise done[0] from None
-            return done[0]
-        progress.current().note(f"{gone}; going on in this process")
+        reason = without_secrets(str(error)).partition("\n")[0] or type(error).__name__
+        message = f"the Prefect server is gone ({reason})"
+        if outcomes and not isinstance(outcomes[0], _OF_A_SERVER):
+            progress.current().note(f"{message} and does not know how this run ended")
+            if isinstance(outcomes[0], BaseException):
+                raise outcomes[0] from None
+            return outcomes[0]
+        progress.current().note(f"{message}; continuing in this process")
         return flow.fn(request, workspace)
     finally:
         _results.reset(token)
 
 
 def _kept(function: Callable[..., Any], *args: Any, **parameters: Any) -> Any:
-    """Call a function, and remember for `recorded` what came of it."""
-    kept = _results.get()
+    """Call a function, and store its result or error for `recorded`."""
+    outcomes = _results.get()
     outcome: Any = None
     try:
         outcome = _interruptible(function, *args, **parameters)
@@ -183,12 +178,12 @@ def _kept(function: Callable[..., Any], *args: Any, **parameters: Any) -> Any:
         outcome = error
         raise
     finally:
-        if kept is not None:
-            kept.append(outcome)
+        if outcomes is not None:
+            outcomes.append(outcome)
 
 
 def _interruptible(function: Callable[..., Any], *args: Any, **parameters: Any) -> Any:
-    """Call a function; an interruption that hides behind an error of a library is raised."""
+    """Call a function; raise the interruption if it caused a library's error."""
     try:
         return function(*args, **parameters)
     except Exception as error:
@@ -199,29 +194,22 @@ def _interruptible(function: Callable[..., Any], *args: Any, **parameters: Any) 
 
 
 def waiting_for_others(work: Callable[[], Any], say: Callable[[str], object]) -> Any:
-    """Do ``work`` as soon as nobody else holds the workspace; ``say`` is told for whom it waits."""
-    said, seconds = "", LOCKED_SECONDS
+    """Run ``work`` as soon as the workspace is unlocked; report the lock to ``say``."""
+    reason, seconds = "", LOCKED_SECONDS
     while True:
         try:
             return work()
         except WorkspaceLocked as error:
-            if error.happened != said:
-                said = error.happened
-                say(f"waiting: {said}")
+            if error.happened != reason:
+                reason = error.happened
+                say(f"waiting: {reason}")
             time.sleep(seconds)
             seconds = min(2 * seconds, LONGEST_SECONDS)
 
 
 @task(name="find MLflow", **RETRIES)
 def require_own_mlflow(tags: Iterable[str], workspace: str | None) -> None:
-    """See that a deployment's run works with the MLflow that it was deployed for.
-
-    Args:
-        tags: of the run, which are those of its deployment.
-
-    Raises:
-        InvalidOption: this workspace has another one.
-    """
+    """Check that a deployment's run uses the MLflow that it was deployed for."""
     owners = [tag.removeprefix(MLFLOW_TAG) for tag in tags if tag.startswith(MLFLOW_TAG)]
     registry = open_registry(workspace)
     if owners and registry.store not in owners:
@@ -234,17 +222,14 @@ def require_own_mlflow(tags: Iterable[str], workspace: str | None) -> None:
 
 
 def require_nobody_trains(name: str, workspace: str | None) -> None:
-    """See that no other workspace of this catalogue trains the name: in ours, the lock sees to it.
+    """Raise WorkspaceLocked if another workspace of this catalogue trains the name.
 
-    Two that begin in the same instant may pass; what they publish is registered in good order.
-
-    Raises:
-        WorkspaceLocked: somebody does.
+    Two trainings that start at the same instant may both pass; registering is safe then too.
     """
     for run in open_registry(workspace).catalogue.running_elsewhere(name):
         raise WorkspaceLocked(
             f"run {run.id} trains {name!r} in process {run.pid} on {run.host}, "
             f"since {run.started_at[:16]}: {run.step}",
-            "one training of a name at a time",
+            "expected one training of a name at a time",
             f"wait for it, or stop it: kill {run.pid} on {run.host}",
         )

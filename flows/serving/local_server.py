@@ -1,7 +1,7 @@
-"""Servers of a workspace on this machine: the MLflow UI, and with it all that schedules need.
+"""The servers of a workspace on this machine: MLflow UI, Prefect and a worker.
 
-They listen on the loopback address, for as long as one command runs in the foreground. Knows no
-flow; what is scheduled says a project's file, or ``prefect.yaml``.
+They listen on the loopback address while one command runs in the foreground. A project's file or
+``prefect.yaml`` contains the schedules.
 """
 
 from __future__ import annotations
@@ -47,34 +47,28 @@ from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
 POOL = "bpeline"
-# In a checkout prefect.yaml and the rules it names are links to those at the top level.
+# In a checkout, prefect.yaml and its rules are links to the files at the top level.
 INSTALLED = Path(bpeline.__file__).parent
-_RUNS_AT_ONCE = 1  # trainings use all cores and hold the workspace
+_RUNS_AT_ONCE = 1  # trainings use all cores and lock the workspace
 _LOOK_SECONDS = 0.25
-_VIEW = "workflowType=machine_learning"  # the one that shows models and runs
+_VIEW = "workflowType=machine_learning"  # the view with models and runs
 
 Ask = Callable[[str], bool]
 
 
 def serve_ui(port: int, say: Say, ask: Ask, password: bool = True) -> None:
-    """Serve the MLflow UI of the workspace on a port until interrupted.
+    """Serve the workspace's MLflow UI on a port until interrupted.
 
-    If this workspace is served there already, print another address and return.
+    If it is served there already, print another address and return.
 
     Args:
-        port: where.
-        say: prints a line.
-        ask: asks whether to end what a killed server left behind.
-        password: False serves every user of this machine.
-
-    Raises:
-        InvalidOption: the port is taken.
-        RegistryUnreachable: MLflow's server ended by itself or does not start to answer.
+        ask: asks whether to kill services of a killed command.
+        password: False gives access to every user of this machine.
     """
     registry = open_registry()
     services = _mlflow(registry, port, "--port")
     if not services:
-        say(f"MLflow is a server of its own: {_mlflow_pages(registry, port)['tokenizers']}")
+        say(f"MLflow is an external server: {_mlflow_pages(registry, port)['tokenizers']}")
         return
     secret = make_server_secret(registry.workspace.server_secret_file) if password else ""
     if served_ui_port(registry.workspace) == port:
@@ -106,18 +100,13 @@ def serve(
 ) -> None:
     """Serve Prefect, a worker and the MLflow UI until interrupted.
 
-    With ``deploys``, the project's file or ``prefect.yaml`` is applied once the server answers. If
-    this workspace is served there already, apply it to that server, print other addresses and
-    return. Other arguments as for `serve_ui`.
-
-    Raises:
-        InvalidOption: the project's file cannot be used, or a port is taken.
-        WorkspaceLocked: the workspace is served already, on another port.
-        RegistryUnreachable: a server ended by itself or does not start to answer.
+    With ``deploys``, the project's file or ``prefect.yaml`` is deployed once the server answers. If
+    this workspace is served there already, deploy to that server, print other addresses and
+    return. For other arguments see `serve_ui`.
     """
     registry = open_registry()
     home = registry.workspace.root
-    order = _read_order(registry) if deploys else None  # before anything is started
+    order = _read_order(registry) if deploys else None  # before servers start
     api = f"http://{HOST}:{prefect_port}/api"
     secret = make_server_secret(registry.workspace.server_secret_file) if password else ""
     places = settings.prefect_of(registry.workspace)
@@ -164,7 +153,7 @@ def serve(
 
 
 def prefect_service(port: int) -> Service:
-    """A Prefect server on the loopback address, its API below ``/api``."""
+    """Return a Prefect server on the loopback address, with its API below ``/api``."""
     command = _python(prefect_server.__name__, HOST, str(port))
     return Service("Prefect", command, port, "/api", "--prefect-port")
 
@@ -175,29 +164,21 @@ def _worker(queue: str) -> Sequence[str]:
 
 
 def _python(*command: str) -> Sequence[str]:
-    """A command of a module.
-
-    Raises:
-        WorkerLost: this process knows no Python that could run it.
-    """
+    """Return the command that runs a module; raise WorkerLost without a Python."""
     python = required_python(
-        "servers run in processes of their own", "run this by the `bpeline` that pip installed"
+        "servers need processes of their own", "run this by the `bpeline` that pip installed"
     )
     return (python, "-m", *command)
 
 
 def deploy(remove: bool = False, force: bool = False) -> Deployed:
-    """Deploy what this directory schedules to the Prefect server that is named or is its own.
+    """Deploy the schedules of this directory's project, else of bpeline's own file.
 
-    That is what the project of this directory schedules; where there is none, our ``prefect.yaml``.
+    The server is the one that is configured, else the workspace's own.
 
     Args:
-        remove: whether deployments that the project made, and no longer has, are removed.
-        force: whether what was changed in Prefect is replaced, and what another MLflow deployed.
-
-    Raises:
-        InvalidOption: the file cannot be used, or the project schedules nothing and never did.
-        RegistryUnreachable: no server answers, or it refuses.
+        remove: whether to remove deployments that the project no longer has.
+        force: whether to replace changes made in Prefect, and deployments of another MLflow.
     """
     registry = open_registry()
     order = replace(_read_order(registry), remove=remove, force=force)
@@ -205,8 +186,8 @@ def deploy(remove: bool = False, force: bool = False) -> Deployed:
     if chosen.prefect_api is None:
         raise RegistryUnreachable(
             chosen.remark
-            or "no Prefect server is named, and `bpeline serve` of this workspace does not run",
-            "one that PREFECT_API_URL or a Prefect profile names, or that `bpeline serve` runs",
+            or "no Prefect server is configured, and this workspace has no running `bpeline serve`",
+            "expected a server in PREFECT_API_URL or a Prefect profile, or `bpeline serve`",
             "type `bpeline serve --deploy`, or set PREFECT_API_URL",
         )
     environment = _environment(registry, "", PREFECT_API_URL=chosen.prefect_api)
@@ -214,7 +195,7 @@ def deploy(remove: bool = False, force: bool = False) -> Deployed:
 
 
 def _environment(registry: Registry, secret: str, **more: str) -> dict[str, str]:
-    """One for all that serves a workspace, and for the flows that it starts."""
+    """Return the environment of a workspace's servers and of their flows."""
     store = registry.tracker.settings
     more[SECRET_VARIABLE] = str(registry.workspace.server_secret_file) if secret else ""
     return settings.server_environment(
@@ -229,10 +210,7 @@ def _environment(registry: Registry, secret: str, **more: str) -> dict[str, str]
 
 
 def _read_order(registry: Registry) -> deploying.Order:
-    """The file of this directory's project, else our ``prefect.yaml``; its schedules are checked.
-
-    A project's deployments are written as a file into the workspace.
-    """
+    """Read the project's file, else bpeline's ``prefect.yaml``; check its schedules."""
     settings.prepare_prefect(quiet_terminal=True)
     path = source = INSTALLED / "prefect.yaml"
     tags: tuple[str, ...] = ()
@@ -245,32 +223,27 @@ def _read_order(registry: Registry) -> deploying.Order:
 
 
 def _deploy(environment: Mapping[str, str], order: deploying.Order) -> Deployed:
-    """Deploy a file, and say which one beside us was not read.
-
-    Raises:
-        InvalidOption: it has deployments of another MLflow, or a project schedules nothing.
-        RegistryUnreachable: Prefect or MLflow refuses.
-    """
+    """Deploy a file, and note a ``prefect.yaml`` in the directory that was not read."""
     deployed = deploying.deploy(order, environment)
     if order.tags and not (order.remove or deployed.names or deployed.left):
         raise InvalidOption(
             f"{order.source} schedules nothing",
-            "a table [schedule] with at least one time",
+            "expected a table [schedule] with at least one time",
             f'add `retrain = "0 3 * * *"` below [schedule] in {order.source}',
         )
     beside = Path.cwd() / "prefect.yaml"
     if beside.is_file() and not beside.samefile(order.path):
-        note = f"not read: {beside}; `prefect deploy --all` deploys what stands there"
+        note = f"not read: {beside}; to deploy it, type `prefect deploy --all`"
         deployed = replace(deployed, notes=[*deployed.notes, note])
     return deployed
 
 
 def _mlflow(registry: Registry, port: int, option: str) -> list[Service]:
-    """MLflow's server over the workspace's own store; none when MLflow is a server elsewhere."""
+    """Return the MLflow server of the workspace's store; empty if it runs elsewhere."""
     if is_server(registry.tracker.settings.uri):
         return []
     registry.tracker.prepare()
-    # Where its store is says the environment: it may hold a password, and others see arguments.
+    # The store is set in the environment: it may contain a password, and arguments are public.
     command = _python(mlflow_server.__name__, HOST, str(port))
     return [Service("MLflow", command, port, option=option)]
 
@@ -289,13 +262,13 @@ def _mlflow_pages(registry: Registry, port: int, secret: str = "") -> dict[str, 
 
 
 def _for_clients(name: str, variables: str, registry: Registry, secret: str) -> dict[str, str]:
-    """The command that gives other programs the password, without showing it."""
+    """Return the command that gives the password to other programs, unseen."""
     file = shlex.quote(str(registry.workspace.server_secret_file))
     return {name: f"export {variables}$(cat {file})"} if secret else {}
 
 
 def _opening(address: str, port: int, secret: str) -> str:
-    """An address that lets a browser in."""
+    """Return an address that signs a browser in."""
     return f"{address}?token={sign_in_token(secret, port)}" if secret else address
 
 
@@ -306,32 +279,28 @@ def _meaning(secret: str, command: str) -> str:
             f"`{command}` in another terminal prints new ones"
         )
     return (
-        "NO PASSWORD: every user of this machine can replace models, and code that is loaded with "
-        "them; by Prefect, users and pages of other sites in your browser can run commands as you"
+        "NO PASSWORD: every user of this machine can replace models, and with them code that is "
+        "loaded; through Prefect, users, and websites in your browser, can run commands as you"
     )
 
 
 def _end_left_behind(workspace: Workspace, say: Say, ask: Ask) -> None:
-    """End services whose command was killed, if they do not end by themselves.
-
-    Raises:
-        InvalidOption: they go on.
-    """
-    if not (left := left_behind(workspace.root)):
+    """End services of a killed command, if they do not end by themselves."""
+    if not (pids := left_behind(workspace.root)):
         return
-    say(f"waiting for services of a command that was killed (process {_listed(left)}) …")
+    say(f"waiting for services of a command that was killed (process {_listed(pids)}) …")
     deadline = time.monotonic() + STOP_SECONDS
-    while left and time.monotonic() < deadline:
+    while pids and time.monotonic() < deadline:
         time.sleep(_LOOK_SECONDS)
-        left = left_behind(workspace.root)
-    if left and not ask(f"Kill what still serves this workspace (process {_listed(left)})?"):
+        pids = left_behind(workspace.root)
+    if pids and not ask(f"Kill what still serves this workspace (process {_listed(pids)})?"):
         raise InvalidOption(
             f"services of a command that was killed still serve {workspace.root}: process "
-            f"{_listed(left)}",
-            "services that ended with their command",
-            f"type `kill -9 {' '.join(map(str, left))}`, then the same command again",
+            f"{_listed(pids)}",
+            "expected services to end with their command",
+            f"type `kill -9 {' '.join(map(str, pids))}`, then the same command again",
         )
-    for pid in left:
+    for pid in pids:
         end_family(pid, _LOOK_SECONDS)
 
 
@@ -340,5 +309,5 @@ def _listed(pids: Sequence[int]) -> str:
 
 
 def _show(addresses: Mapping[str, str], say: Say) -> None:
-    for what, address in addresses.items():
-        say(f"{what + ':':<13} {address}")
+    for title, address in addresses.items():
+        say(f"{title + ':':<13} {address}")

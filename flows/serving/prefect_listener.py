@@ -1,6 +1,6 @@
-"""What a run says, as Prefect shows it: lines of its log, a progress bar, Markdown artifacts.
+"""A run's progress in Prefect: log lines, a progress bar, Markdown artifacts.
 
-Knows no flow. Imported after the environment of Prefect has been prepared.
+Import it after Prefect's environment has been prepared.
 """
 
 from __future__ import annotations
@@ -36,13 +36,10 @@ SECONDS_BETWEEN_UPDATES = 2.0
 
 
 class PrefectListener(progress.Progress):
-    """Listens to one flow run.
+    """Reports one flow run to Prefect.
 
-    Args:
-        flow: its kind begins the keys of artifacts; the shares of its steps move the progress bar.
-            Without steps there is no bar.
-        name: the tokenizer's, which ends them: the UI shows all artifacts of one key as versions of
-            one thing. Empty where a flow is about none.
+    Artifact keys begin with the flow's kind and end with ``name``, that of the tokenizer, because
+    the UI groups artifacts by key.
     """
 
     def __init__(self, flow: FlowKind, name: str = "") -> None:
@@ -55,7 +52,7 @@ class PrefectListener(progress.Progress):
         self.done = 0
         self.updated = time.monotonic()
         self.answers = True
-        what = "how far the run is"
+        what = "progress of the run"
         self._told(_record_process)
         make = create_progress_artifact
         self.bar = (
@@ -87,25 +84,25 @@ class PrefectListener(progress.Progress):
         self.logger.warning(text)
 
     def summary(self, title: str, markdown: str) -> None:
-        what = f"what came of it: {title}"
+        what = f"result: {title}"
         self._tell(f"{self.kind}-summary", markdown, what)
         self._show(100.0)
 
     def compared(self, title: str, markdown: str) -> None:
-        what = f"{title} beside the champion"
+        what = f"{title} compared with the champion"
         self._tell("champion-comparison", markdown, what)
 
     def drifted(self, name: str, alias: str, event: Mapping[str, Any]) -> None:
-        # What an automation of the server waits for, to start a training.
+        # Automations wait for this event to start a training.
         if remark := tell(DRIFT_DETECTED, name, event, alias=alias):
             self.note(remark)
 
     def name_run(self, name: str) -> None:
-        """Call the flow run something else from now on."""
+        """Rename the flow run."""
         self._told(_rename, name)
 
     def _advance(self, name: str) -> bool:
-        """Show the part of a step, unless that was done a moment ago: it takes about 40 ms."""
+        """Show a step's progress if the last update was long ago: it takes about 40 ms."""
         if not self.total or time.monotonic() - self.updated < SECONDS_BETWEEN_UPDATES:
             return False
         part = min(self.done / self.total, 1.0)
@@ -122,17 +119,16 @@ class PrefectListener(progress.Progress):
         self._told(create_markdown_artifact, markdown, key=key, description=what)
 
     def _key(self, kind: str) -> str:
-        """``tokenizer-summary-news``; Prefect allows small letters, digits and dashes alone."""
+        """Return a key like ``tokenizer-summary-news``: lowercase, digits and dashes."""
         plain = re.sub("[^a-z0-9-]", "-", self.name)
         if plain != self.name:
-            plain += f"-{digest_of(self.name)[:8]}"  # or news.de would be news-de
+            plain += f"-{digest_of(self.name)[:8]}"  # else news.de and news-de share a key
         return f"{kind}-{plain}" if plain else kind
 
     def _told(self, call: Callable[..., Any], *args: Any, **named: Any) -> Any:
-        """Tell the server something that no run depends on; None where that failed.
+        """Call Prefect's client for something optional; return None on failure.
 
-        A server that cannot be reached is not told anything more: Prefect's client waits for it,
-        a minute as a rule, each time.
+        After a connection error there are no more calls: each would wait about a minute.
         """
         if not self.answers:
             return None
@@ -140,12 +136,12 @@ class PrefectListener(progress.Progress):
             return call(*args, **named)
         except Exception as error:
             self.answers = not isinstance(error, httpx.TransportError)
-            self.logger.debug("Prefect's server was not told: %s", error)
+            self.logger.debug("Prefect's server did not take a report: %s", error)
             return None
 
 
 def _record_process() -> None:
-    """Record which process runs this, for `prefect_worker.mark_lost_runs`."""
+    """Record the process of this run, for `prefect_worker.mark_lost_runs`."""
     with get_client(sync_client=True) as client:
         client.update_flow_run_labels(
             _flow_run().id, {PROCESS_LABEL: json.dumps(asdict(this_process()))}

@@ -1,6 +1,6 @@
-"""Prefect's server in one process, behind the password of its workspace.
+"""Prefect's server in one process, protected by the password of its workspace.
 
-A program, ``python -m bpeline.flows.serving.prefect_server HOST PORT``.
+Run it with ``python -m bpeline.flows.serving.prefect_server HOST PORT``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from bpeline.registry.serving import end_with_parent, serve_application
 
 
 def main() -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is killed."""
     end_with_parent()
     host, port = sys.argv[1:]
     from prefect.server.api.server import create_app

@@ -1,7 +1,7 @@
-"""Prefect's process worker, which runs only what `bpeline deploy` writes.
+"""Prefect's process worker, which runs only deployments of `bpeline deploy`.
 
-A program, ``python -m bpeline.flows.serving.prefect_worker POOL QUEUE DEPLOYMENTS LIMIT``. Before
-it starts, runs whose process is gone are marked as crashed.
+Run it with ``python -m bpeline.flows.serving.prefect_worker POOL QUEUE DEPLOYMENTS LIMIT``. At its
+start, runs whose process is gone are marked as crashed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bpeline.registry.workspace import Process
 from bpeline.tokenizer_core.bounded_files import parse_json
 
 _SET_DIRECTORY = "prefect.deployments.steps.set_working_directory"
-_MOST_RUNS = 200  # that Prefect lists at once
+_MOST_RUNS = 200  # Prefect's limit for one list
 
 
 def main() -> None:
-    """Work until the process is ended."""
+    """Work until the process is killed."""
     end_with_parent()
     pool, queue, path, limit = sys.argv[1:]
     settings.prepare_program()
@@ -32,7 +32,7 @@ def main() -> None:
 
     _define_worker(Path(path))
     mark_lost_runs()
-    with get_client(sync_client=True) as client:  # else Prefect makes it with its own template
+    with get_client(sync_client=True) as client:  # else Prefect creates it with its own template
         work_pool.make(client, pool, force=False)
     options = ["--type", work_pool.TYPE, "--pool", pool, "--work-queue", queue, "--limit", limit]
     sys.argv[1:] = ["worker", "start", *options]
@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _define_worker(path: Path) -> None:
-    """Define the worker that Prefect's command then starts: the last one of its type counts."""
+    """Define the worker class that Prefect's command starts: the last one of its type."""
     from prefect.workers.process import ProcessJobConfiguration, ProcessWorker
 
     entrypoints = entrypoints_of(path)
@@ -51,10 +51,10 @@ def _define_worker(path: Path) -> None:
         async def from_template_and_values(
             cls, base_job_template: dict[str, Any], values: dict[str, Any], client: Any = None
         ) -> Any:
-            del base_job_template  # a server's may have been changed
+            del base_job_template  # a user may have changed the server's
             env = values.get("env") or {}
             if unknown := sorted({*values} - {"env"} | {*env} - {*work_pool.VARIABLES}):
-                raise ValueError(f"bpeline's worker sets no {', '.join(unknown)} for a run")
+                raise ValueError(f"bpeline's worker does not set {', '.join(unknown)} for a run")
             return await super().from_template_and_values(work_pool.TEMPLATE, values, client=client)
 
         def prepare_for_flow_run(
@@ -66,18 +66,18 @@ def _define_worker(path: Path) -> None:
                 )
             if (deployment.pull_steps or []) != steps:
                 raise ValueError(
-                    "bpeline's worker runs only pull steps that `bpeline deploy` writes"
+                    "bpeline's worker runs only pull steps written by `bpeline deploy`"
                 )
             super().prepare_for_flow_run(flow_run, deployment, *more, **named)
 
-    with warnings.catch_warnings(action="ignore"):  # that it takes the place of Prefect's
+    with warnings.catch_warnings(action="ignore"):  # on replacing Prefect's worker
 
         class Worker(ProcessWorker):  # type: ignore[misc]
             job_configuration = Configuration
 
 
 def mark_lost_runs() -> None:
-    """Mark runs as crashed whose process has ended without a word, as when it was killed."""
+    """Mark runs as crashed whose process has ended without a report, as if killed."""
     from prefect.client.orchestration import get_client
     from prefect.client.schemas.filters import (
         FlowRunFilter,
@@ -96,14 +96,14 @@ def mark_lost_runs() -> None:
         for run in runs:
             if label := run.labels.get(PROCESS_LABEL):
                 is_lost = Process(**parse_json(str(label))).is_dead()
-            elif run.deployment_id:  # only a worker that is gone could have begun one of ours
+            elif run.deployment_id:  # one of our deployments: its worker is gone
                 variables = client.read_deployment(run.deployment_id).job_variables
                 home = variables.get("env", {}).get("BPELINE_HOME")
                 is_lost = workspace is not None and home == str(workspace.root)
             else:
                 is_lost = False
             if is_lost:
-                crashed = Crashed(message="The process that ran this is gone.")
+                crashed = Crashed(message="The process of this run is gone.")
                 client.set_flow_run_state(run.id, crashed, force=True)
 
 

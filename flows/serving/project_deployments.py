@@ -1,7 +1,6 @@
-"""The deployments of a project, as a file that Prefect applies; asks no server.
+"""The deployments of a project, as a file for Prefect.
 
-They are those of our own ``prefect.yaml``, with the project's parameters and times: what a
-deployment runs, how many at once and what starts it stands there alone.
+They are those of bpeline's ``prefect.yaml``, with the project's parameters and schedules.
 """
 
 from __future__ import annotations
@@ -23,16 +22,12 @@ if TYPE_CHECKING:
 
 _RETRAIN, _WATCH, _ENCODE = "retrain", "watch-drift", "encode-dataset"
 PROJECT_TAG = "project:"
-MLFLOW_TAG = "mlflow:"  # of a deployment; the identity of its MLflow follows
+MLFLOW_TAG = "mlflow:"  # prefix of a deployment's tag with the id of its MLflow
 _REQUIRED = ("name", "entrypoint", "work_pool")
 
 
 def read_deployments(path: Path) -> dict[str, Any]:
-    """The content of a file of deployments, such as ``prefect.yaml``.
-
-    Raises:
-        InvalidOption: it is not YAML, or Prefect would skip or overwrite one of its entries.
-    """
+    """Read a file of deployments, such as ``prefect.yaml``."""
     try:
         content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
@@ -52,14 +47,7 @@ def read_deployments(path: Path) -> dict[str, Any]:
 
 
 def check_schedules(path: Path, deployments: Iterable[Mapping[str, Any]]) -> None:
-    """Refuse a time zone or cron value that Prefect refuses, or that never fires.
-
-    Args:
-        path: of the file that the user would change.
-
-    Raises:
-        InvalidOption: one of them.
-    """
+    """Check time zones and cron values as Prefect does, and that they ever fire."""
     from prefect._vendor.croniter import CroniterBadDateError, croniter
     from prefect.client.schemas.schedules import CronSchedule
 
@@ -70,7 +58,7 @@ def check_schedules(path: Path, deployments: Iterable[Mapping[str, Any]]) -> Non
             place = f"the schedule of {entry['name']}"
             if zone not in zones:
                 reason = f"{place} has the time zone {zone!r}{likely(str(zone), zones)}"
-                raise _unusable(path, reason, "a name of the IANA database, as Europe/Berlin")
+                raise _unusable(path, reason, "a name of the IANA database, like Europe/Berlin")
             if cron is None:
                 continue
             try:
@@ -79,7 +67,7 @@ def check_schedules(path: Path, deployments: Iterable[Mapping[str, Any]]) -> Non
             except CroniterBadDateError as error:
                 reason = f"{place}, {cron!r}, never fires"
                 raise _unusable(path, reason, _CRON) from error
-            except ValueError as error:  # pydantic's is one
+            except ValueError as error:  # including pydantic's
                 reason = f"{place} is {cron!r}, which is not a cron value"
                 raise _unusable(path, reason, _CRON) from error
 
@@ -96,34 +84,27 @@ def _unusable(path: Path, reason: str, expected: str = "") -> InvalidOption:
 
 
 def project_deployments(project: Project, usual: Path) -> dict[str, Any]:
-    """What Prefect is told of a project; no deployments where it schedules nothing.
-
-    Args:
-        usual: our own ``prefect.yaml``.
-
-    Raises:
-        InvalidOption: Prefect would change a parameter.
-    """
+    """Return the deployments of a project; none if it schedules nothing."""
     content = read_deployments(usual)
-    ours = {one["name"]: one for one in content["deployments"]}
-    made = [_deployment(project, deepcopy(ours[job]), job) for job in project.schedules]
-    if "{{" in json.dumps([one["parameters"] for one in made], default=list):
+    ours = {deployment["name"]: deployment for deployment in content["deployments"]}
+    deployments = [_deployment(project, deepcopy(ours[job]), job) for job in project.schedules]
+    if "{{" in json.dumps([deployment["parameters"] for deployment in deployments], default=list):
         raise InvalidOption(
-            f"a parameter in {project.path} holds {{{{, which Prefect would take for a template",
-            "parameters of deployments without {{",
+            f"a parameter in {project.path} contains {{{{, which is a template for Prefect",
+            "expected parameters of deployments without {{",
             "schedule it without Prefect: `bpeline train` from cron",
         )
-    kept = {name: content[name] for name in ("name", "prefect-version", "build", "pull")}
-    return {**kept, "deployments": made}
+    common = {name: content[name] for name in ("name", "prefect-version", "build", "pull")}
+    return {**common, "deployments": deployments}
 
 
 def entrypoints_of(usual: Path) -> set[str]:
-    """The flows that our own ``prefect.yaml`` deploys."""
+    """Return the flows that bpeline's ``prefect.yaml`` deploys."""
     return {one["entrypoint"] for one in read_deployments(usual)["deployments"]}
 
 
 def project_tags(project: Project) -> tuple[str, str]:
-    """Tags of all deployments of a project: of its name, and of its file."""
+    """Return the tags of a project's deployments: for its name, and for its file."""
     return f"tokenizer:{project.name}", f"{PROJECT_TAG}{project.path.absolute()}"
 
 
@@ -160,7 +141,7 @@ def _as_yaml(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_deployments(project: Project, usual: Path, folder: Path) -> Path:
-    """Write the project's file for Prefect into a folder; its path."""
+    """Write the project's deployments into a folder; return the path."""
     path = folder / f"prefect-{project.name}.yaml"
     text = yaml.safe_dump(project_deployments(project, usual), sort_keys=False, allow_unicode=True)
     DURABLE.write(path, text.encode())

@@ -1,7 +1,4 @@
-"""Programs that serve for as long as a command runs: started, waited for, stopped in order.
-
-Knows how to look after them, not what they serve.
-"""
+"""Service programs that run as long as a command: start, wait, stop in order."""
 
 from __future__ import annotations
 
@@ -33,8 +30,8 @@ ANSWER_SECONDS = 3.0
 _LOOK_SECONDS = 0.25
 
 Say = Callable[[str], object]
-# Our ends of the pipes that tell services of our end. Services of inner blocks inherit them, so
-# that those of outer blocks outlive them.
+# Our ends of the pipes that tell services of our exit. Services of inner blocks inherit them, so
+# that services of outer blocks end last.
 _ours: list[int] = []
 Processes = Mapping[str, subprocess.Popen[bytes]]
 
@@ -43,11 +40,8 @@ class Service(NamedTuple):
     """A program to run.
 
     Attributes:
-        name: for people.
-        command: the program and its arguments.
-        port: on which it listens here; None for one that does not.
-        path: ``/health`` below it answers when the service is ready.
-        option: how people choose another port.
+        path: prefix of ``/health``, which answers when the service is ready.
+        option: command line option for another port.
     """
 
     name: str
@@ -61,18 +55,13 @@ class Service(NamedTuple):
 def running(
     services: Sequence[Service], environment: Mapping[str, str], directory: Path, say: Say
 ) -> Iterator[Processes]:
-    """Start services at once and wait until all answer; stop them at the end.
+    """Start services together and wait until all answer; stop them after the block.
 
-    SIGTERM ends the block as Ctrl-C does. Services have sessions of their own: Ctrl-C reaches this
-    process alone, and they are stopped in order, the last first. When this process is killed, they
-    end by themselves, those of outer blocks after those of inner ones.
-
-    Yields:
-        name → process.
+    SIGTERM ends the block like Ctrl-C. Services have their own sessions, so Ctrl-C reaches only
+    this process, which stops them in reverse order. If this process is killed, they end by
+    themselves, those of inner blocks first.
 
     Raises:
-        InvalidOption: a port is taken.
-        RegistryUnreachable: one of them ends by itself or does not start to answer.
         KeyboardInterrupt: when interrupted or terminated.
     """
     for service in services:
@@ -102,11 +91,7 @@ def running(
 
 
 def wait_for_any(processes: Processes) -> None:
-    """Wait until one of them ends, which none should.
-
-    Raises:
-        RegistryUnreachable: always, in the end.
-    """
+    """Wait until one of the services ends, which raises RegistryUnreachable."""
     stop_moving()
     while True:
         _require_all_running(processes)
@@ -118,14 +103,14 @@ def _refuse_taken_port(service: Service, port: int) -> None:
         socket.create_server((HOST, port)).close()
     except OSError as error:
         raise InvalidOption(
-            f"port {port} is taken: {error.strerror}",
-            f"a port nobody listens on, for {service.name}",
+            f"port {port} is in use: {error.strerror}",
+            f"expected a free port for {service.name}",
             f"type the same command with `{service.option} {port + 1}`",
         ) from error
 
 
 def answers(url: str, seconds: float) -> bool:
-    """Whether ``/health`` below an address is answered by HTTP and without an inner error."""
+    """Return whether ``/health`` below an address answers without a server error."""
     address = f"{url.rstrip('/')}/health"
     local = urllib.parse.urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
     proxies = [urllib.request.ProxyHandler({})] if local else []
@@ -139,7 +124,7 @@ def answers(url: str, seconds: float) -> bool:
 
 
 def _wait_until_ready(service: Service, processes: Processes) -> None:
-    """Until one answers; none of the others may end meanwhile."""
+    """Wait until a service answers; fail if another one ends meanwhile."""
     url = f"http://{HOST}:{service.port}{service.path}"
     deadline = time.monotonic() + START_SECONDS
     while not answers(url, ANSWER_SECONDS):
@@ -147,7 +132,7 @@ def _wait_until_ready(service: Service, processes: Processes) -> None:
         if time.monotonic() > deadline:
             raise RegistryUnreachable(
                 f"{service.name} did not answer within {START_SECONDS:.0f} seconds",
-                f"it answers at {url}/health, as a rule in 5 to 15 seconds",
+                f"expected an answer at {url}/health, usually in 5 to 15 seconds",
                 "try again, or type `bpeline doctor`",
             )
         time.sleep(_LOOK_SECONDS)
@@ -157,15 +142,15 @@ def _require_all_running(processes: Processes) -> None:
     for name, process in processes.items():
         if process.poll() is not None:
             raise RegistryUnreachable(
-                f"{name} ended by itself (exit code {process.returncode})",
-                "it runs until this command is stopped",
+                f"{name} ended unexpectedly (exit code {process.returncode})",
+                "expected it to run until this command is stopped",
                 "type `bpeline doctor` to see what is wrong",
             )
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Ask all that it started to end with it, then insist."""
-    threading.Thread(target=process.wait, daemon=True).start()  # so that it is seen to have ended
+    """Ask a service and its children to end, then kill them."""
+    threading.Thread(target=process.wait, daemon=True).start()  # reaps it, so that its end is seen
     end_family(process.pid, STOP_SECONDS / 2)
     process.wait()
 

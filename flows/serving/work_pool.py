@@ -1,6 +1,6 @@
-"""The work pool of deployments: what they may change of the process that runs them.
+"""The work pool of deployments: what they may set for the process that runs them.
 
-The password of a server lets its owner run commands; this keeps mistakes and scripts away from it.
+This prevents mistakes. Anyone with the server's password can run commands anyway.
 """
 
 from __future__ import annotations
@@ -32,16 +32,11 @@ TEMPLATE: dict[str, Any] = {
         "additionalProperties": False,
     },
 }
-_DESCRIPTION = "Made by bpeline: deployments may set only bpeline's environment variables."
+_DESCRIPTION = "Created by bpeline: deployments may set only bpeline's environment variables."
 
 
 def make(client: Any, pool: str, force: bool) -> list[str]:
-    """Make the pool where there is none; a line for what differs in one that is there.
-
-    Args:
-        client: of the Prefect server.
-        force: whether a process pool gets this template.
-    """
+    """Create the pool if it is missing; return notes on how an existing one differs."""
     from prefect.client.schemas.actions import WorkPoolCreate, WorkPoolUpdate
     from prefect.exceptions import ObjectNotFound
 
@@ -65,5 +60,5 @@ def make(client: Any, pool: str, force: bool) -> list[str]:
         if force:
             client.update_work_pool(pool, WorkPoolUpdate(base_job_template=TEMPLATE))
         else:
-            notes.append(f"kept: the work pool {pool} has a job template of its own")
+            notes.append(f"kept: the work pool {pool} has another job template")
     return notes

@@ -1,4 +1,4 @@
-"""Trainings of a sweep, measured side by side, and the record of it."""
+"""The trainings of a sweep, and their record in MLflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sweep as people see it: a table, a picture, and a run of MLflow with a nested run for each."""
+"""The result of a sweep: a table, a chart, and an MLflow run with nested runs."""
 
 from __future__ import annotations
 
@@ -50,31 +50,31 @@ COLUMNS = {
 
 
 def table_of(sweep: Sweep) -> Table:
-    """A row for each combination."""
+    """Return a table with a row for each combination."""
     model = sweep.model
-    named = "" if model is None else model.metric(FLOPS_PER_BYTE)
-    costs = [one.metrics.get(named) for one in sweep.combinations]
-    least = min((cost for cost in costs if cost is not None), default=None)
-    varied = any(one.variant != PLAIN for one in sweep.combinations)
-    several = any(one.gini is not None for one in sweep.combinations)
+    metric = "" if model is None else model.metric(FLOPS_PER_BYTE)
+    costs = [combination.metrics.get(metric) for combination in sweep.combinations]
+    lowest = min((cost for cost in costs if cost is not None), default=None)
+    varied = any(combination.variant != PLAIN for combination in sweep.combinations)
+    several = any(combination.gini is not None for combination in sweep.combinations)
     titles = (
         "pattern", *["variant"] * varied, *["mixture"] * sweep.compares_mixtures, "vocab",
         *sweep.combinations[0].figures,
-        *["MFLOPs/byte"] * (least is not None), *["Gini"] * several,
+        *["MFLOPs/byte"] * (lowest is not None), *["Gini"] * several,
         *["tokens against plain"] * varied, "tokens against champion",
     )  # fmt: skip
     rows = []
-    for one, cost in zip(sweep.combinations, costs, strict=True):
+    for combination, cost in zip(sweep.combinations, costs, strict=True):
         rows.append((
-            one.pattern,
-            *[one.variant] * varied,
-            *[one.mixture] * sweep.compares_mixtures,
-            f"{one.vocab_size:,}",
-            *one.figures.values(),
-            *([] if cost is None else [f"{cost / 1e6:,.1f}{' least' * (cost == least)}"]),
-            *[number_text(one.gini)] * several,
-            *[one.against_plain] * varied,
-            logged_change(one.metrics, CHAMPION, ALL),
+            combination.pattern,
+            *[combination.variant] * varied,
+            *[combination.mixture] * sweep.compares_mixtures,
+            f"{combination.vocab_size:,}",
+            *combination.figures.values(),
+            *([] if cost is None else [f"{cost / 1e6:,.1f}{' least' * (cost == lowest)}"]),
+            *[number_text(combination.gini)] * several,
+            *[combination.against_plain] * varied,
+            logged_change(combination.metrics, CHAMPION, ALL),
         ))  # fmt: skip
     return Table(titles, rows)
 
@@ -85,34 +85,30 @@ def record_sweep(
     inputs: Sequence[CorpusInput],
     registry: Registry,
 ) -> Sweep:
-    """Draw it and tell MLflow; the sweep with a link to its run.
-
-    Args:
-        requests: one of each mixture, by its title.
-
-    Raises:
-        RegistryUnreachable: MLflow does not answer; what was learned stays in the workspace.
-    """
+    """Draw the chart and record the sweep in MLflow; return it with a link to its run."""
     first, combinations = next(iter(requests.values())), sweep.combinations
-    asked = {key: value for key, value in first.as_config().items() if value not in (None, [], {})}
-    asked |= {
-        "vocab_size": sorted({one.vocab_size for one in combinations}),
-        "pattern": list(dict.fromkeys(one.pattern for one in combinations)),
+    params = {key: value for key, value in first.as_config().items() if value not in (None, [], {})}
+    params |= {
+        "vocab_size": sorted({combination.vocab_size for combination in combinations}),
+        "pattern": list(dict.fromkeys(combination.pattern for combination in combinations)),
         **_for_model(sweep),
     }
     if sweep.compares_mixtures:
-        asked["mixtures"] = ", ".join(requests)
+        params["mixtures"] = ", ".join(requests)
     lines = {} if sweep.compares_mixtures else _lines(combinations)
-    named = registry.catalogue.evaluation_set(sweep.name)
-    children = tuple(_child(sweep, one, requests[one.mixture], named) for one in combinations)
+    current_set = registry.catalogue.evaluation_set(sweep.name)
+    children = tuple(
+        _child(sweep, combination, requests[combination.mixture], current_set)
+        for combination in combinations
+    )
     table = f"{table_of(sweep).markdown()}\n\n{sweep.measured_on}\n"
     with registry.workspace.temporary_directory("trials") as directory:
         picture = _draw(sweep, directory)
         record = RunRecord(
             name=sweep.name,
             title=f"sweep-{sweep.run_id[:8]}",
-            tags=children[0].tags,  # all are measured on the same texts
-            params={**asked, "evaluation_set": children[0].params["evaluation_set"]},
+            tags=children[0].tags,  # equal for all, as the texts are the same
+            params={**params, "evaluation_set": children[0].params["evaluation_set"]},
             curves={f"sweep_bytes_per_token/{_plain(p)}": c for p, c in lines.items()},
             set_number=children[0].set_number,
             inputs=tuple(inputs),
@@ -128,44 +124,46 @@ def record_sweep(
 
 
 def _draw(sweep: Sweep, directory: Path) -> Path:
-    """Bytes per token over the sizes; where mixtures are compared, of every slice over these."""
+    """Draw bytes per token over the sizes, or bars by slice to compare mixtures."""
     combinations, first = sweep.combinations, sweep.combinations[0]
     if not sweep.compares_mixtures:
         title = f"{sweep.name}: {len(combinations)} combinations, {sweep.measured_on}"
         return draw_sweep(_lines(combinations), directory / "sweep.svg", title)
     values = {
-        name: [one.bytes_per_token[name] for one in combinations] for name in first.bytes_per_token
+        name: [combination.bytes_per_token[name] for combination in combinations]
+        for name in first.bytes_per_token
     }
-    titles, size = [one.mixture for one in combinations], f" {first.vocab_size:,} ids,"
+    titles, size = (
+        [combination.mixture for combination in combinations],
+        f" {first.vocab_size:,} ids,",
+    )
     if len(set(titles)) < len(titles):
-        titles, size = [f"{one.title} {one.vocab_size:,}" for one in combinations], ""
+        titles, size = (
+            [f"{combination.title} {combination.vocab_size:,}" for combination in combinations],
+            "",
+        )
     title = f"{sweep.name}:{size} bytes per token by mixture"
     return draw_choices(values, titles, directory / "mixtures.svg", title)
 
 
 def _for_model(sweep: Sweep) -> dict[str, str]:
-    """The model that figures of cost are of, with all its sizes; nothing where there are none."""
+    """Return the parameter with the model of the costs, if there is one."""
     return {} if sweep.model is None else {"model_shape": str(sweep.model)}
 
 
 def _lines(combinations: Sequence[Combination]) -> dict[str, tuple[tuple[int, float], ...]]:
-    """By title, bytes per token of each size."""
+    """Return bytes per token of each size, by title."""
     lines: dict[str, tuple[tuple[int, float], ...]] = {}
-    for one in combinations:
-        point = one.vocab_size, one.metrics[BYTES_PER_TOKEN]
-        lines[one.title] = (*lines.get(one.title, ()), point)
+    for combination in combinations:
+        point = combination.vocab_size, combination.metrics[BYTES_PER_TOKEN]
+        lines[combination.title] = (*lines.get(combination.title, ()), point)
     return lines
 
 
 def _child(
     sweep: Sweep, one: Combination, request: TrainingRequest, named: NamedSet | None
 ) -> RunRecord:
-    """A combination as MLflow shows it, without parameters that say nothing.
-
-    Args:
-        request: one of its mixture.
-        named: the name's evaluation set, which need not be what it was measured on.
-    """
+    """Return the record of a combination, without empty parameters."""
     own = {"pattern": one.pattern, "vocab_size": one.vocab_size, **VARIANTS[one.variant]}
     params = {**request.as_config(), **own, **_for_model(sweep)}
     if one.mixture:
@@ -174,7 +172,7 @@ def _child(
     mixture = re.sub(r"[^A-Za-z0-9.=_-]+", "-", one.mixture)
     title = "-".join(filter(None, (_plain(one.training), mixture, str(one.vocab_size))))
     digest = (one.record["set"] or {}).get("digest", "")
-    given = {key: value for key, value in params.items() if value not in (None, [], {})}
+    shown = {key: value for key, value in params.items() if value not in (None, [], {})}
     measured = {"evaluation_set": shown_set(digest)}
     compared = {
         f"compared_with.{label}": opponent["reference"]
@@ -184,7 +182,7 @@ def _child(
         name=sweep.name,
         title=title,
         tags={"kind": "sweep", **measured, **compared},
-        params={**given, **measured},
+        params={**shown, **measured},
         metrics=one.metrics,
         curves=one.curves,
         step=one.vocab_size,
@@ -194,7 +192,7 @@ def _child(
 
 
 def _plain(pattern: str) -> str:
-    """A pattern as part of the name of a metric: a regex is too long and has other characters."""
+    """Return a short form of a pattern that is valid in a metric name."""
     plain = re.sub(r"[^A-Za-z0-9_-]+", "_", pattern).strip("_")
     return plain if plain == pattern else f"regex_{plain[:24]}"
 
@@ -204,16 +202,11 @@ class Combination:
     """One size of one pattern, variant and mixture.
 
     Attributes:
-        pattern, vocab_size: which one; the size is smaller than asked where no pair was left.
+        vocab_size: smaller than requested if no pair was left.
         bytes_per_token: by slice: everything, sources, languages, domains.
-        sources: of every named source its weight after temperature, its share and more.
-        variant: one of `VARIANTS`.
-        mixture: ``as it is``, ``de=2 en=1`` or ``T=5``; empty where none are compared.
-        metrics: as a training would log them.
-        curves: name → (vocab size, value), the compression curve too.
-        against_champion: change in tokens, as a share; None without a champion.
-        record: the content of its ``evaluation.json``.
-        gini: of the tokens per byte that each source takes; None where there is one.
+        mixture: ``as it is``, ``de=2 en=1`` or ``T=5``; empty if none are compared.
+        against_champion: relative change in tokens; None without a champion.
+        gini: of tokens per byte over the sources; None for a single source.
     """
 
     pattern: str
@@ -235,12 +228,12 @@ class Combination:
 
     @property
     def title(self) -> str:
-        """What its line is called."""
+        """Title of its line in charts."""
         return f"{self.training} {self.mixture}".rstrip()
 
     @property
     def figures(self) -> dict[str, str]:
-        """The columns of its row; of a mixture bytes/token and shares of every slice and source."""
+        """Columns of its row; for mixtures, bytes/token of slices and shares of sources."""
         if not self.mixture:
             return {title: number_text(self.metrics.get(name)) for title, name in COLUMNS.items()}
         slices = {
@@ -248,22 +241,22 @@ class Combination:
             for name, value in self.bytes_per_token.items()
         }
         shares = {
-            f"{one.source} share": f"{one.weighted_share:.1%} (×{one.weight:.4g})"
-            for one in self.sources
+            f"{source.source} share": f"{source.weighted_share:.1%} (×{source.weight:.4g})"
+            for source in self.sources
         }
         return {**slices, **shares}
 
     @property
     def against_plain(self) -> str:
-        """Change in tokens from the same training without the variant, with its interval."""
+        """Change in tokens against the training without the variant, with its interval."""
         for label in (ORDINARY, UNRESTRICTED, WORDS_ALONE):
-            if said := logged_change(self.metrics, label, ALL):
-                return said
+            if text := logged_change(self.metrics, label, ALL):
+                return text
         return ""
 
     @classmethod
     def of(cls, trial: Trial, pattern: str, variant: str = PLAIN, mixture: str = "") -> Combination:
-        """What was measured with a pattern, as it was asked for."""
+        """Create from a trial and its parameters."""
         evaluation = trial.evaluated.evaluation
         champion = evaluation.opponents.get(CHAMPION)
         return cls(
@@ -282,15 +275,15 @@ class Combination:
         )
 
     def costing(self, model: NamedShape) -> Combination:
-        """The same with what text costs a model with this vocabulary."""
+        """Return the combination with the cost of text for a model."""
         figures = model.figures(self.vocab_size, self.metrics[BYTES_PER_TOKEN])
-        known = {name: value for name, value in self.metrics.items() if name != WELL_USED}
-        return replace(self, metrics={**known, **figures})
+        others = {name: value for name, value in self.metrics.items() if name != WELL_USED}
+        return replace(self, metrics={**others, **figures})
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What a sweep found: combinations by pattern and size; the model of figures of cost."""
+    """The result of a sweep; ``model`` is that of the costs."""
 
     name: str
     run_id: str
@@ -301,15 +294,15 @@ class Sweep:
 
     @property
     def compares_mixtures(self) -> bool:
-        """Whether other weights or temperatures were tried."""
+        """Whether several weights or temperatures were tried."""
         return bool(self.combinations[0].mixture)
 
     @property
     def measured_on(self) -> str:
-        """Which texts the figures are of, and the champion that they are compared with."""
+        """The texts of the figures, and the champion compared with."""
         record = self.combinations[0].record
         digest, champion = (record["set"] or {}).get("digest"), record["compared"].get(CHAMPION)
-        said = f"measured on {f'evaluation set {digest[:8]}' if digest else 'texts of its own'}"
+        text = f"measured on {f'evaluation set {digest[:8]}' if digest else 'its own texts'}"
         if self.compares_mixtures:
-            said += ", changes in tokens are from the mixture as it is"
-        return said if champion is None else f"{said}, the champion is {champion['reference']}"
+            text += ", changes in tokens are from the mixture as it is"
+        return text if champion is None else f"{text}, the champion is {champion['reference']}"

@@ -1,4 +1,4 @@
-"""The trainings of a sweep, which are measured side by side and register nothing."""
+"""The trainings of a sweep, which are measured but not registered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MOST_TRIALS = 200
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One training that was measured."""
+    """One training with its evaluation."""
 
     request: TrainingRequest
     words: CountedWords
@@ -45,12 +45,12 @@ class Trial:
 
     @property
     def vocab_size(self) -> int:
-        """Smaller than asked where no pair was left."""
+        """Number of ids; smaller than requested if no pair was left."""
         return self.evaluated.report.vocab_size
 
     @property
     def logged(self) -> dict[str, Any]:
-        """Metrics, curves and the content of ``evaluation.json``, as a training would log them."""
+        """Metrics, curves and ``evaluation.json``, as a training would log them."""
         evaluated = self.evaluated
         curves = {BYTES_PER_TOKEN: evaluated.report.curve, **curves_of(evaluated)}
         return {
@@ -59,15 +59,11 @@ class Trial:
 
 
 def refuse_choice(parameters: Mapping[str, Any]) -> None:
-    """Refuse a number of ids that is to be chosen, of trainings that are measured side by side.
-
-    Raises:
-        InvalidOption: it is.
-    """
+    """Raise InvalidOption if the vocab size is ``auto``, which a sweep cannot compare."""
     if parameters.get("vocab_size") == AUTO or parameters.get("largest_size"):
         raise InvalidOption(
-            "the number of ids was to be chosen of trainings that are measured side by side",
-            "the same number of ids for all, else their figures would not compare",
+            "a sweep cannot choose the vocab size: it compares trainings of the same size",
+            "expected sizes as numbers",
             "type numbers: `--sizes 16000,32000`; choose when you train: `bpeline train … "
             "--vocab-size auto --model-shape llama-3.2-1b`",
         )
@@ -79,38 +75,33 @@ def try_sizes(
     setup: EvaluationSetup,
     title: str,
 ) -> tuple[dict[str, list[Trial]], list[CorpusInput]]:
-    """All mixtures and sizes of one pattern, counted once; the first mixture is the present one.
-
-    The largest size of a mixture is trained first and serves the others.
-
-    Args:
-        mixtures: title of a mixture → a request for each size, the largest first.
-        title: what they are called while they are counted.
+    """Train and measure all mixtures and sizes of one pattern, counted once.
 
     Returns:
-        By the title of the mixture, a trial for each size that came of it, the smallest first; and
-        what was read.
+        Title of the mixture → a trial for each size reached, the smallest first; and the inputs.
     """
     first = next(iter(mixtures.values()))[0]
     plan, corpus = _count(run, first, setup, title)
     inputs: list[CorpusInput] = []
     present: dict[int, Tokenizer] = {}
-    tried: dict[str, list[Trial]] = {}
+    trials: dict[str, list[Trial]] = {}
     for mixture, requests in mixtures.items():
         with run.step(COMBINE_COUNTS) as outcome:
             words = combine_counts(corpus, requests[0], run.registry, run.id)
             outcome(f"{mixture}: {words.outcome}" if mixture else words.outcome)
         inputs = inputs or corpus_inputs(plan, corpus, words, first)
-        found: dict[int, Trial] = {}
+        trial_of_size: dict[int, Trial] = {}
         for request in requests:
             size = request.vocab_size
             beside = {PRESENT: present[size]} if size in present else {}
             trial = _try_out(run, words, plan, setup, request, beside)
             present.setdefault(size, trial.evaluated.tokenizer)
-            found.setdefault(trial.vocab_size, trial)
-            inputs += [one for one in evaluation_inputs(trial.evaluated) if one not in inputs]
-        tried[mixture] = sorted(found.values(), key=lambda trial: trial.vocab_size)
-    return tried, inputs
+            trial_of_size.setdefault(trial.vocab_size, trial)
+            inputs += [
+                source for source in evaluation_inputs(trial.evaluated) if source not in inputs
+            ]
+        trials[mixture] = sorted(trial_of_size.values(), key=lambda trial: trial.vocab_size)
+    return trials, inputs
 
 
 def _count(

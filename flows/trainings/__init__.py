@@ -1,4 +1,4 @@
-"""A training as a whole: its run, its plan, its preparation, and making it again."""
+"""The parts of a training: its run, plan and preparation, and repeating it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a training would do: what is cached, what must be read or learned. Changes nothing.
+"""The plan of a training: what is cached, and what must be read or learned.
 
-Calls the functions of the steps themselves, so that both decide alike. Only the bytes of a changed
-file tell which of its chunks were counted: the plan has an upper bound for these.
+It uses the functions of the steps, so that plan and training agree. For changed files only reading
+shows which chunks were counted before, so the plan has an upper bound.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ from bpeline.tokenizer_core.counting import count_chunk
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.training import merges_to_continue
 
-_SOON_READ = 64 << 20  # bytes of held-out text that a plan reads
-_SOON_COUNTED = 1 << 20  # bytes of new files that a plan counts to find a word
+_SOON_READ = 64 << 20  # bytes of held-out text that a plan reads at most
+_SOON_COUNTED = 1 << 20  # bytes of new files that a plan counts at most, to find a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class UnreadFile:
     why: str  # new, grown, changed, to find copies
     bytes: int  # on disk
     most_chunks: int | None = None  # None: compressed
-    known_chunks: int = 0  # counted before, if a grown file begins as it did
+    known_chunks: int = 0  # counted before, if the beginning of a grown file is unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,10 @@ class TrainingPlan:
     """What one run of ``train_tokenizer`` would do now.
 
     Attributes:
-        files, bytes: of the corpus, on disk.
-        sources: of each named source ``files``, ``bytes``, ``chunks_reused``, ``bytes_to_read``.
-        chunks_reused: counted chunks of the files that need not be read.
-        merges_reused: merges that an earlier run learned.
-        version: the registered version that it makes again; empty for another one, or if only
-            reading can tell.
-        continues: the unfinished run that it continues, and how that ended.
-        extends: the version that it extends.
-        aliases: which will move.
+        sources: name of a source → ``files``, ``bytes``, ``chunks_reused``, ``bytes_to_read``.
+        chunks_reused: counted chunks of files that are not read.
+        version: the registered version that would result again; empty for a new one, or if
+            unknown before reading.
     """
 
     name: str
@@ -107,47 +102,38 @@ class TrainingPlan:
 
     @property
     def most_chunks_to_count(self) -> int | None:
-        """Chunks of the files that must be read; None when some are compressed."""
+        """Maximum number of chunks to read; None if some files are compressed."""
         most = [file.most_chunks for file in self.unread]
         return None if None in most else sum(map(int, filter(None, most)))
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         sums = {name: getattr(self, name) for name in ("bytes_to_read", "most_chunks_to_count")}
         return {**asdict(self), "skipped": self.skipped.as_dict(), **sums}
 
     def as_text(self) -> str:
-        """A few lines for a terminal."""
+        """Return a few lines for a terminal."""
         lines = [("corpus", f"{counted(self.files, 'file')}, {megabytes(self.bytes)}")]
-        for name, one in self.sources.items():
-            size, unread = megabytes(one["bytes"]), megabytes(one["bytes_to_read"])
-            chunks = counted(one["chunks_reused"], "counted chunk")
-            said = f"{name}: {counted(one['files'], 'file')}, {size}; {chunks}, {unread} to read"
-            lines.append(("source", said))
+        for name, item in self.sources.items():
+            size, unread = megabytes(item["bytes"]), megabytes(item["bytes_to_read"])
+            chunks = counted(item["chunks_reused"], "counted chunk")
+            text = f"{name}: {counted(item['files'], 'file')}, {size}; {chunks}, {unread} to read"
+            lines.append(("source", text))
         lines += [("extends", self.extends)] * bool(self.extends)
         lines += [("continues", self.continues)] * bool(self.continues)
-        lines += [(one.name, "cached: " * one.reused + one.said) for one in self.steps]
+        lines += [(item.name, "cached: " * item.reused + item.said) for item in self.steps]
         lines.append(("aliases", self.aliases))
         notes = [f"note: {note}" for note in self.notes]
-        return "\n".join([*(f"{title:<14}  {said}" for title, said in lines), *notes])
+        return "\n".join([*(f"{title:<14}  {text}" for title, text in lines), *notes])
 
 
 def plan_training(request: TrainingRequest, home: Path) -> TrainingPlan:
-    """Say what a training would do; makes no workspace, takes no lock, writes nothing.
-
-    Args:
-        request: what is asked for.
-        home: the directory of the workspace, which need not be there.
-
-    Raises:
-        MissingSource, UnreadableSource: see `find_source_files`.
-        EmptyCorpus: there is not a single word to train on, as far as that is soon known.
-    """
+    """Plan a training without locking or writing anything."""
     return _Planner(request, home).plan()
 
 
 class _Planner:
-    """The state of a request and a workspace."""
+    """Plans a request in a workspace."""
 
     def __init__(self, request: TrainingRequest, home: Path) -> None:
         self.request, self.reading = request, request.reading
@@ -169,14 +155,14 @@ class _Planner:
             base = resolve(registry, parse_registered(request.extends))
             tokenizer, self.base = load_version(registry, base), str(base)
             size, more = tokenizer.vocab_size, request.vocab_size - tokenizer.vocab_size
-            self.extends = f"{base}: its {size:,} ids stay what they are, {more:,} are added"
+            self.extends = f"{base}: its {size:,} ids are kept, {more:,} are added"
             if not (request.continued_ids or request.transition_size):
                 self.given = merges_to_continue(tokenizer, request.tie_break)
 
     def plan(self) -> TrainingPlan:
         request = self.request
-        found = self._files()
-        files = found.files
+        files_found = self._files()
+        files = files_found.files
         known: Mapping[str, FileReading] = {}
         if self.catalogue is not None:
             known = chunk_plan.known_readings(files, self.reading, self.workspace, self.catalogue)
@@ -194,14 +180,18 @@ class _Planner:
         if table is None:
             self._require_words(to_read, keys)
         learning, merges = self._learning(table)
-        made = self._version(table)
-        version = "" if made is None else registered_as(self.catalogue, made.name, made.digest)
-        called = version or ("" if made is None else made.digest[:12])
+        existing = self._version(table)
+        version = (
+            ""
+            if existing is None
+            else registered_as(self.catalogue, existing.name, existing.digest)
+        )
+        reference = version or ("" if existing is None else existing.digest[:12])
         aliases = alias_moves(request.rules, version)
         notes = (
             request.pattern_remark,
             request.parity_remark,
-            *chunk_plan.remarks_on(found, request, self.reading),
+            *chunk_plan.remarks_on(files_found, request, self.reading),
             setup.not_evaluated(setup.evaluation_files(request)[1]),
             setup.not_measured_on(setup.development_files(request)),
             corpus.copies_remark,
@@ -214,19 +204,19 @@ class _Planner:
             files=len(files),
             bytes=sum(file.size for file in files),
             sources=self._sources(files, known),
-            skipped=found.skipped,
+            skipped=files_found.skipped,
             unread=unread,
             chunks_reused=len(corpus.chunks),
             merges_reused=merges,
-            version=called,
+            version=reference,
             continues=self.continues,
             extends=self.extends,
-            aliases=aliases + "; neither if it is registered already" * (not version),
+            aliases=aliases + "; none if it is registered already" * (not version),
             steps=(
                 _counting(unread, len(read), len(corpus.chunks)),
                 _combining(unread, table),
                 learning,
-                *self._publishing(called),
+                *self._publishing(reference),
             ),
             notes=tuple(filter(None, notes)),
         )
@@ -234,7 +224,7 @@ class _Planner:
     def _files(self) -> FoundFiles:
         if DEMO in self.request.paths:
             place, size = demo_place(self.workspace)
-            if not place.is_file():  # the run writes it first
+            if not place.is_file():  # the run will write it first
                 demo = SourceFile(str(place), DEMO, "jsonl", None, size, 0, 0, 0)
                 return FoundFiles((demo,), SkippedFiles())
         return chunk_plan.find_files(self.request, self.workspace)
@@ -243,7 +233,7 @@ class _Planner:
         self, files: Sequence[SourceFile], known: Mapping[str, FileReading]
     ) -> dict[str, dict[str, int]]:
         names = ("files", "bytes", "chunks_reused", "bytes_to_read")
-        sums = {one.name: dict.fromkeys(names, 0) for one in self.request.named_sources}
+        sums = {source.name: dict.fromkeys(names, 0) for source in self.request.named_sources}
         for file in files if sums else ():
             reading, of_source = known.get(file.path), sums[file.source]
             of_source["files"] += 1
@@ -265,21 +255,21 @@ class _Planner:
             why = "to find copies"
         if file.is_streamed:
             return UnreadFile(file.path, why, file.size)
-        most = -(-file.size // self.reading.chunk_bytes)
+        most_chunks = -(-file.size // self.reading.chunk_bytes)
         if before is None or before.size >= file.size:
-            return UnreadFile(file.path, why, file.size, most)
+            return UnreadFile(file.path, why, file.size, most_chunks)
         store, way = WordCountStore(self.workspace), self._keys_in(file)
-        # The last chunk ended where the file did, and now ends after it.
+        # The last chunk ended at the end of the file, so it has grown.
         digests = [chunk.digest for chunk in before.chunks[:-1]]
-        known = sum(store.has(digest, way.reading_of(digest)[1]) for digest in digests)
-        return UnreadFile(file.path, "grown", file.size, most, known)
+        counted_before = sum(store.has(digest, way.reading_of(digest)[1]) for digest in digests)
+        return UnreadFile(file.path, "grown", file.size, most_chunks, counted_before)
 
     def _require_words(self, unread: Sequence[SourceFile], keys: Sequence[str]) -> None:
-        """Refuse a corpus without a word, as the training does; of new files, count small ones."""
+        """Raise EmptyCorpus like the training; counts new files only if they are small."""
         store = WordCountStore(self.workspace)
         if self.request.counts or sum(file.size for file in unread) > _SOON_COUNTED:
             return
-        with suppress(CorruptFile):  # which is counted again
+        with suppress(CorruptFile):  # the training counts again
             if any(store.statistics([key]).words for key in keys):
                 return
             seen = store.statistics(keys)
@@ -299,26 +289,26 @@ class _Planner:
         return ShardKeys.of(self.reading.of_source(file.source))
 
     def _learning(self, table: TableHandle | None) -> tuple[PlannedStep, int]:
-        """The step, and how many of its merges are cached."""
+        """Return the step, and the number of cached merges."""
         request, wanted = self.request, self.request.merges_shown
-        kept, finished = 0, False
+        cached, finished = 0, False
         if table is not None:
-            kept, finished = kept_merges(table.counts_digest, request, self.workspace, self.given)
-        if wanted is not None:  # a checkpoint may have more
-            kept, finished = min(kept, wanted), finished or 0 < wanted <= kept
-        given = len(self.given) if self.base and self.given is not None else 0
-        total = "merges" if wanted is None else f"up to {wanted - given:,} merges"
+            cached, finished = kept_merges(table.counts_digest, request, self.workspace, self.given)
+        if wanted is not None:  # the checkpoint may have more
+            cached, finished = min(cached, wanted), finished or 0 < wanted <= cached
+        initial = len(self.given) if self.base and self.given is not None else 0
+        total = "merges" if wanted is None else f"up to {wanted - initial:,} merges"
         across = " across spaces" * bool(request.transition_size)
         start = f"after those of {self.base}" if self.base else "from the beginning"
-        said = f"{total}{across} {start}"
-        if kept:
-            said = f"{kept:,} merges" + f" of {wanted or kept:,} are cached" * (not finished)
+        text = f"{total}{across} {start}"
+        if cached:
+            text = f"{cached:,} merges" + f" of {wanted or cached:,} are cached" * (not finished)
         if request.token_rules:
-            said += f"; each token: {request.token_rules}"
-        return PlannedStep(LEARN_MERGES.name, finished, said), kept
+            text += f"; each token: {request.token_rules}"
+        return PlannedStep(LEARN_MERGES.name, finished, text), cached
 
     def _version(self, table: TableHandle | None) -> Version | None:
-        """The version that was made of these counts by the same settings."""
+        """Return the version that the same settings made from these counts."""
         if table is None or self.catalogue is None or self.request.chooses_size:
             return None
         for version in self.catalogue.versions(self.request.name):
@@ -330,19 +320,19 @@ class _Planner:
 
     def _publishing(self, version: str) -> list[PlannedStep]:
         request = self.request
-        said = "a new version, unless its tokens are those of an earlier one"
+        text = "a new version, unless an earlier one has the same tokens"
         if version:
-            said = f"{version} is registered and keeps its files"
-        steps = [PlannedStep(PUBLISH.name, False, said)]
+            text = f"{version} is registered and keeps its files"
+        steps = [PlannedStep(PUBLISH.name, False, text)]
         if request.chooses_size:
             smallest = request.smallest_size_after(0 if self.given is None else len(self.given))
             sizes = f"of {smallest:,} to {request.vocab_size:,} ids"
-            said = f"the size at which a byte costs {request.model} least, {sizes}"
-            steps.insert(0, PlannedStep(CHOOSE_SIZE.name, False, said))
+            text = f"the size with the lowest cost per byte for {request.model}, {sizes}"
+            steps.insert(0, PlannedStep(CHOOSE_SIZE.name, False, text))
         return steps
 
     def _copied_sections(self, keys: Sequence[str], text: int) -> str:
-        """What the training would report about copies, if that is known and soon read."""
+        """Return the training's remark on copies, if it is known and quick to read."""
         reading = self.reading
         if reading.deduplicated or not 0 < reading.held_out * text <= _SOON_READ:
             return ""
@@ -356,7 +346,7 @@ class _Planner:
         if holder is None:
             return ""
         by = f"{holder.purpose}, process {holder.process.pid}"
-        return f"the workspace is at work now ({by}): a training would be refused"
+        return f"the workspace is in use ({by}): a training would be refused"
 
 
 def _counting(unread: Sequence[UnreadFile], read: int, chunks: int) -> PlannedStep:
@@ -366,31 +356,31 @@ def _counting(unread: Sequence[UnreadFile], read: int, chunks: int) -> PlannedSt
     kinds = Counter(file.why for file in unread)
     listed = ", ".join(f"{number:,} {why}" for why, number in kinds.items())
     size = megabytes(sum(file.bytes for file in unread))
-    said = f"reads {counted(len(unread), 'file')} ({listed}), {size}"
-    if again := sum(file.known_chunks for file in unread):
-        said += f", {counted(again, 'chunk')} of it known if grown files begin as they did"
+    text = f"reads {counted(len(unread), 'file')} ({listed}), {size}"
+    if known_chunks := sum(file.known_chunks for file in unread):
+        text += f", {counted(known_chunks, 'chunk')} of it known if grown files begin as before"
     if chunks:
-        said += f"; {reused} are reused"
-    return PlannedStep(COUNT_WORDS.name, False, said)
+        text += f"; {reused} are reused"
+    return PlannedStep(COUNT_WORDS.name, False, text)
 
 
 def _combining(unread: Sequence[UnreadFile], table: TableHandle | None) -> PlannedStep:
     if table is not None:
         return PlannedStep(COMBINE_COUNTS.name, True, counted(table.rows, "distinct word"))
-    said = "adds up the counts of all chunks"
+    text = "adds up the counts of all chunks"
     if any(file.why != "new" for file in unread):
-        said += "; nothing to do if the files turn out to be what they were"
-    return PlannedStep(COMBINE_COUNTS.name, False, said)
+        text += "; nothing to do if the files turn out to be unchanged"
+    return PlannedStep(COMBINE_COUNTS.name, False, text)
 
 
 def registered_as(catalogue: Catalogue | None, name: str, digest: str) -> str:
-    """``name/number`` under which a digest was registered last; empty if it is not."""
+    """Return ``name/number`` of a digest's last registration; empty if there is none."""
     rows = [] if catalogue is None else catalogue.registrations(name)
-    return next((f"{one.name}/{one.number}" for one in reversed(rows) if one.digest == digest), "")
+    return next((f"{row.name}/{row.number}" for row in reversed(rows) if row.digest == digest), "")
 
 
 def alias_moves(promotion_rules: str | None, known: str) -> str:
-    """Which aliases a publication moves; ``known``: as what it is registered already."""
+    """Describe which aliases a publication moves; ``known`` is an earlier version."""
     if known:
         unless = ", unless rules refused it" * bool(promotion_rules)
         return f"candidate and champion stay{unless}: {known} is registered already"

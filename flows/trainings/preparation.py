@@ -1,7 +1,7 @@
-"""Slow beginnings made early: MLflow is imported and its database made while words are counted.
+"""Slow preparations during counting: importing MLflow and creating its database.
 
-Both take seconds of plain Python; the kernels at work meanwhile do not need the interpreter.
-Nothing depends on it: whoever publishes asks again and finds it done.
+Both take seconds of Python code, while the counting kernels run without the interpreter.
+Publishing works without them too.
 """
 
 from __future__ import annotations
@@ -19,16 +19,10 @@ from bpeline.tokenizer_core.warm_up import compiling_ahead
 def prepared(
     tracker: MlflowTracker, then: Callable[[], object] = lambda: None
 ) -> Iterator[threading.Thread]:
-    """Let the tracker prepare itself in a thread while the block runs; join it before publishing.
-
-    The block does not end before the thread, so that no migration is cut short.
-
-    Args:
-        then: what is said to MLflow as soon as it is imported.
-    """
+    """Prepare the tracker in a thread while the block runs; join it before publishing."""
 
     def prepare() -> None:
-        with suppress(Exception):  # publishing meets the same error, and tells it
+        with suppress(Exception):  # publishing will raise the same error
             tracker.prepare()
             then()
 
@@ -41,11 +35,7 @@ def prepared(
 
 
 def compiled_ahead(request: TrainingRequest) -> AbstractContextManager[Callable[[], None]]:
-    """Let another core compile what learning and evaluating need, while words are counted.
-
-    Yields:
-        What takes part in that, for when words are counted.
-    """
+    """Compile kernels in a thread during counting; yield a function to help finish."""
     if request.algorithm != BYTE_BPE:
         return nullcontext(lambda: None)
     return compiling_ahead()

@@ -1,4 +1,4 @@
-"""A training made again from the files that it read, and compared with what is kept."""
+"""Repeating a training from its files, to compare the result with a version."""
 
 from __future__ import annotations
 
@@ -40,14 +40,12 @@ DEVELOPMENT = "development text of"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was made again.
+    """Comparison of one repeated item.
 
     Attributes:
-        what: ``corpus``, ``word counts``, a text that begins with `DEVELOPMENT`, ``tokenizer``, or
-            a file.
-        expected: the digest it had; empty where that was not kept.
-        found: the digest it has now, or ``gone``.
-        means_the_same: of a file whose bytes are others, whether what it says is the same.
+        expected: its digest then; empty if it was not recorded.
+        found: its digest now, or ``gone``.
+        means_the_same: whether a file with other bytes has the same content.
     """
 
     what: str
@@ -57,30 +55,27 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether it is what it was, as far as that is known."""
+        """Whether it is unchanged, as far as that is known."""
         return self.means_the_same or self.expected in ("", self.found)
 
 
 def files_now(
     recorded: Recorded, request: TrainingRequest, workspace: Workspace
 ) -> tuple[list[SourceFile], list[Check]]:
-    """The files of the corpus as they are now, and those that are gone.
-
-    Where it was not kept which they were, those that the same paths name now.
-    """
+    """Return the current files of the corpus, and checks of missing ones."""
     if recorded is None:
         return find_source_files(sources_of(request, workspace)), []
     files: list[SourceFile] = []
     gone = []
     for file in recorded:
         try:
-            there = os.path.lexists(file.path)
+            exists = os.path.lexists(file.path)
             source = Source(file.path, file.source, of_counts=bool(request.counts))
-            found = find_source_files([source]) if there else []
+            files_found = find_source_files([source]) if exists else []
         except MissingSource:
-            found = []
-        files += found
-        if not found:
+            files_found = []
+        files += files_found
+        if not files_found:
             gone.append(Check(file.path, file.digest, GONE))
     return files, gone
 
@@ -91,7 +86,7 @@ def counted_again(
     made_in: Workspace,
     left_out: DecontaminationSet | None,
 ) -> CountedCorpus:
-    """Every chunk counted, whatever is remembered of the files."""
+    """Count every chunk, without using cached counts."""
     plan = plan_reading(files, {}, replace(request.reading, left_out=left_out))
     with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = count_chunks(plan, request, made_in)
@@ -102,7 +97,7 @@ def counted_again(
 def combined_again(
     corpus: CountedCorpus, request: TrainingRequest, made_in: Workspace
 ) -> CountedWords:
-    """The word counts of all chunks together."""
+    """Add up the counts of all chunks."""
     with telling(COMBINE_COUNTS) as outcome:
         words = add_up(corpus, request, made_in)
         outcome(words.outcome)
@@ -110,16 +105,20 @@ def combined_again(
 
 
 def inputs_now(recorded: Recorded, corpus: CountedCorpus) -> tuple[Check, ...]:
-    """What every file holds now, beside what it held."""
+    """Compare the content of every file with the recorded digest."""
     expected = {file.path: file.digest for file in recorded or ()}
     return tuple(
-        Check(one.path, expected.get(one.path, ""), digest_of([part.digest for part in one.chunks]))
-        for one in corpus.readings
+        Check(
+            reading.path,
+            expected.get(reading.path, ""),
+            digest_of([part.digest for part in reading.chunks]),
+        )
+        for reading in corpus.readings
     )
 
 
 def words_kept(lineage: Lineage) -> CountedWords | None:
-    """The word counts that the workspace keeps, by the digest that they have now."""
+    """Return the stored word counts of a version, with their current digest."""
     words, table = lineage.words, lineage.table
     if words is None or table is None:
         return None
@@ -131,30 +130,30 @@ def words_kept(lineage: Lineage) -> CountedWords | None:
 def learned_again(
     lineage: Lineage, words: CountedWords, request: TrainingRequest, made_in: Workspace
 ) -> Iterator[Check]:
-    """The tokenizer made again, and its files beside those that are kept."""
+    """Learn the tokenizer again, and compare it and its files with the stored ones."""
     workspace, digest = lineage.registry.workspace, lineage.version.digest
-    if request.extends:  # an input too: its digest is looked at when it is read
+    if request.extends:  # an input: loading it verifies its digest
         base = load_tokenizer(request.extends, workspace)
         bpeline.save(base, made_in.version_directory(request.extends))
     with telling(LEARN_MERGES, request.merges_shown, "merges") as outcome:
         learned = learn(words, request, made_in)
         outcome(learned.outcome)
-    kept = {one.name: one.digest for one in lineage.development}
+    recorded = {item.name: item.digest for item in lineage.development}
     texts = [
-        Check(f"{DEVELOPMENT} {one.name}", kept.get(one.name, ""), one.digest)
-        for one in learned.development
+        Check(f"{DEVELOPMENT} {item.name}", recorded.get(item.name, ""), item.digest)
+        for item in learned.development
     ]
     yield from texts
-    if not all(one.holds for one in texts):  # what it makes now is of other inputs
+    if not all(item.holds for item in texts):  # the inputs have changed
         return
     tokenizer = lineage.as_renamed(learned.tokenizer(request))
     yield Check("tokenizer", digest, tokenizer.digest)
     required = request.required_tokens
-    if required and not request.extends:  # what is extended brings its own merges
+    if required and not request.extends:  # an extension has its base's merges instead
         lacking = next((text for text in required if len(tokenizer.encode(text)) != 1), None)
-        there = f"all {len(required):,} are there, each encoded as one token"
-        found = there if lacking is None else f"{shown(lacking)} is no token"
-        yield Check("required tokens", there, found)
+        all_present = f"all {len(required):,} are there, each encoded as one token"
+        found = all_present if lacking is None else f"{shown(lacking)} is no token"
+        yield Check("required tokens", all_present, found)
     if token_rules := request.token_rules:
         ordinary = (
             token for id_, token in tokenizer.vocab.items() if not tokenizer.is_special(id_)
@@ -172,31 +171,31 @@ def learned_again(
     bpeline.save(tokenizer, again)
     with suppress(InvalidTokenizer):
         bpeline.save_for_readers(tokenizer, again)
-    same, loaded = _behaviour_of(files, "bpeline") == tokenizer.digest, bpeline.files_of(files)
+    is_same, loaded = _behaviour_of(files, "bpeline") == tokenizer.digest, bpeline.files_of(files)
     for name in (bpeline.TOKENS, bpeline.VOCAB, bpeline.MERGES):
         if (files / name).exists() and (again / name).exists():
-            yield _beside(files / name, again / name, same and name in loaded)
+            yield _beside(files / name, again / name, is_same and name in loaded)
     details: dict[SavedFormat, dict[str, Any]] = {
         "hf": {},
         "tiktoken": {"pattern": tokenizer.pattern.regex},
     }
-    for format, told in details.items():
+    for format, options in details.items():
         export = kept_export(files, format)
         if export is not None:
-            made = again / export.name
-            tokenizer.save(made, format)
-            behaviours = {_behaviour_of(path, format, **told) for path in (export, made)}
-            yield _beside(export, made, len(behaviours) == 1 and "" not in behaviours)
+            saved = again / export.name
+            tokenizer.save(saved, format)
+            behaviours = {_behaviour_of(path, format, **options) for path in (export, saved)}
+            yield _beside(export, saved, len(behaviours) == 1 and "" not in behaviours)
 
 
 def _beside(kept: Path, again: Path, means_the_same: bool) -> Check:
-    """A file as it was kept, and as it is made now."""
+    """Compare a stored file with the one written now."""
     expected, found = (digest_of_bytes(read_file(path)) for path in (kept, again))
     return Check(kept.name, expected, found, means_the_same and expected != found)
 
 
 def _behaviour_of(path: Path, format: Format, **told: Any) -> str:
-    """The digest of the tokenizer that a file or directory holds; empty where it holds none."""
+    """Return the digest of the tokenizer in a file or directory; may be empty."""
     try:
         return Tokenizer.load(path, format, **told).digest
     except BpelineError:
@@ -208,15 +207,11 @@ Verdict = Literal["identical", "different", "inputs changed", "inputs gone", "co
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What came of making a version again.
+    """The result of verifying a version.
 
     Attributes:
-        reference: the version.
-        verdict: what is to be said of it.
-        recounted: whether the text was read and counted anew.
-        inputs: the files of the corpus, in their order; empty where none were read.
-        made: what was made of them, in order, as far as that went.
-        counts_suffice: whether the word counts that were kept say all that merges are learned from.
+        made: checks of the results, in order, up to the first failure.
+        counts_suffice: whether the stored word counts determine the merges.
     """
 
     reference: str
@@ -228,46 +223,53 @@ class Verification:
 
     @property
     def holds(self) -> bool:
-        """Whether the version is proven to come from its inputs."""
+        """Whether the version was reproduced from its inputs."""
         return self.verdict == "identical"
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values; of the inputs those that are not what they were, and how many there are."""
+        """Return JSON values, with only those inputs that have changed."""
         return {
             "reference": self.reference,
             "verdict": self.verdict,
             "identical": self.holds,
             "recounted": self.recounted,
             "inputs": len(self.inputs),
-            "changed_inputs": [asdict(one) for one in self.inputs if not one.holds],
-            "checks": [{**asdict(one), "holds": one.holds} for one in self.made],
+            "changed_inputs": [asdict(check) for check in self.inputs if not check.holds],
+            "checks": [{**asdict(check), "holds": check.holds} for check in self.made],
         }
 
 
 def lines_of(verification: Verification) -> list[str]:
-    """The verification for a terminal."""
-    said = {
-        "identical": "is identical: made again, it came out the same",
-        "different": "is NOT what its inputs make",
-        "inputs changed": "cannot be made again: its inputs have changed",
-        "inputs gone": "cannot be made again: inputs are gone",
-        "counts gone": "cannot be made again: its word counts are not in this workspace",
+    """Return the verification as lines for a terminal."""
+    verdicts = {
+        "identical": "is identical: repeating the training gives the same result",
+        "different": "is NOT reproducible: its inputs give another result",
+        "inputs changed": "cannot be verified: its inputs have changed",
+        "inputs gone": "cannot be verified: inputs are missing",
+        "counts gone": "cannot be verified: its word counts are not in this workspace",
     }
-    lines = [f"{verification.reference} {said[verification.verdict]}"]
+    lines = [f"{verification.reference} {verdicts[verification.verdict]}"]
     if verification.inputs:
         lines.append(f"inputs       {counted(len(verification.inputs), 'file')}")
     elif not verification.recounted and verification.made:
-        lines.append("inputs       not read: the word counts that were kept are believed")
-    if verification.inputs and not any(one.expected for one in verification.inputs):
-        lines.append("  what each of them held was not kept when this version was made")
-    for one in verification.inputs:
-        if not one.holds:
-            lines += [f"  {one.what}", f"    expected {one.expected}", f"    found    {one.found}"]
-    for one in verification.made:
-        if one.means_the_same:
-            lines.append(f"{one.what:<12} means the same, and is only spelled otherwise today")
-        elif one.holds:
-            lines.append(f"{one.what:<12} {one.found}")
+        lines.append("inputs       not read: the stored word counts are trusted")
+    if verification.inputs and not any(check.expected for check in verification.inputs):
+        lines.append("  their content was not recorded when this version was trained")
+    for check in verification.inputs:
+        if not check.holds:
+            lines += [
+                f"  {check.what}",
+                f"    expected {check.expected}",
+                f"    found    {check.found}",
+            ]
+    for check in verification.made:
+        if check.means_the_same:
+            lines.append(f"{check.what:<12} same content, in another notation")
+        elif check.holds:
+            lines.append(f"{check.what:<12} {check.found}")
         else:
-            lines += [f"{one.what:<12} expected {one.expected}", f"{'':<12} found    {one.found}"]
+            lines += [
+                f"{check.what:<12} expected {check.expected}",
+                f"{'':<12} found    {check.found}",
+            ]
     return lines

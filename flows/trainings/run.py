@@ -1,7 +1,4 @@
-"""One run of a training: its lock, its row with a heartbeat, its steps and how long they took.
-
-Knows what is remembered about a run, not what its steps do.
-"""
+"""One run of a training: its lock, heartbeat, steps and durations."""
 
 from __future__ import annotations
 
@@ -41,17 +38,7 @@ RunRequest = TrainingRequest | ImportRequest
 
 @dataclass(slots=True)
 class TrainingRun:
-    """A run while it runs.
-
-    Attributes:
-        row: what the catalogue says of it.
-        request: what was asked for.
-        registry: of the workspace it holds.
-        progress: who listens.
-        purpose: what the workspace is held for, and ``say_purpose`` tells that.
-        seconds: of every step that is finished.
-        notes: what people should know although nothing failed.
-    """
+    """An active run; ``say_purpose`` updates the text of its lock, ``purpose``."""
 
     row: Run
     request: RunRequest
@@ -64,7 +51,7 @@ class TrainingRun:
 
     @contextmanager
     def step(self, kind: StepKind, total: int | None = None, unit: str = "") -> Iterator[Outcome]:
-        """Tell everybody about a step: catalogue, lock holder, listeners."""
+        """Report a step to the catalogue, the lock and the listener."""
         self.registry.catalogue.step_reached(self.id, kind.name)
         self.say_purpose(f"{self.purpose}: {kind.name}")
         with progress.telling(kind, total, unit) as outcome:
@@ -73,29 +60,25 @@ class TrainingRun:
 
     @property
     def id(self) -> str:
-        """Of its row in the catalogue."""
+        """Id of its row in the catalogue."""
         return self.row.id
 
     @property
     def workspace(self) -> Workspace:
-        """The workspace that is held."""
+        """The locked workspace."""
         return self.registry.workspace
 
     def show_begin(self) -> None:
-        """Show in MLflow that this run has begun, and how those ended that could not say so.
-
-        Raises:
-            RegistryUnreachable: MLflow does not answer; publishing makes up for it.
-        """
-        name, begun = self.request.name, self.row.started_at
+        """Show the start of this run in MLflow, and the ends of killed earlier runs."""
+        name, started_at = self.request.name, self.row.started_at
         self.registry.make_store()
         self.registry.tracker.runs.open_run(
-            RunRecord(name=name, run_id=self.id, started_at=begun, params=asked(self.request))
+            RunRecord(name=name, run_id=self.id, started_at=started_at, params=asked(self.request))
         )
         show_ends(self.registry)
 
     def note(self, text: str) -> None:
-        """Remember and say something that is not an error, once."""
+        """Record and show a note, once."""
         if text and text not in self.notes:
             self.notes.append(text)
             self.progress.note(text)
@@ -105,24 +88,22 @@ class TrainingRun:
 def training_run(
     request: RunRequest, workspace: str | None, sweep: Mapping[str, Any] | None = None
 ) -> Iterator[TrainingRun]:
-    """Hold the workspace for one training and remember how it ends.
+    """Lock the workspace for one training, and record how it ends.
 
-    A run that asked for the same and did not finish is continued: it keeps its id.
+    An unfinished run with the same request is continued under its id.
 
     Args:
-        request: what is asked for.
-        workspace: its directory; None takes the configured one.
-        sweep: of a sweep, which is never continued and no run in MLflow: what varies, all values.
+        sweep: for a sweep, the values that vary. It is never continued, and is no MLflow run.
 
     Raises:
-        WorkspaceLocked: another run is at work there.
+        WorkspaceLocked: another run uses the workspace.
     """
     registry = open_registry(workspace)
     catalogue = registry.catalogue
-    with suppress(RegistryUnreachable):  # then the result waits until it answers
-        _ = registry.store  # not after hours: a store that is lost
+    with suppress(RegistryUnreachable):  # then the result waits in the outbox
+        _ = registry.store  # raises for a lost store now, instead of after training
     purpose = f"{'training' if sweep is None else 'sweeping'} {request.name!r}"
-    with registry.workspace.lock(purpose) as held:
+    with registry.workspace.lock(purpose) as lock:
         config = request.as_config()
         earlier = None
         if sweep is None:
@@ -134,7 +115,7 @@ def training_run(
         else:
             row = catalogue.continue_run(earlier.id)
         run_id = row.id
-        run = TrainingRun(row, request, registry, progress.current(), purpose, held.doing)
+        run = TrainingRun(row, request, registry, progress.current(), purpose, lock.doing)
         if sweep is None:
             if remark := request.pattern_remark:
                 run.progress.note(remark)
@@ -146,14 +127,14 @@ def training_run(
                     try:
                         yield run
                     finally:
-                        let_go()  # of words, whose run is over
+                        let_go()  # release the words of this run
             except BaseException as error:
-                stopped = interruption_behind(error)
-                if stopped is not None:
+                interruption = interruption_behind(error)
+                if interruption is not None:
                     _let_go(error)
                 if waits_in_outbox(registry.workspace, run_id):
                     catalogue.end_run(run_id, "unpublished", _described(error))
-                elif stopped is not None:
+                elif interruption is not None:
                     catalogue.end_run(run_id, "interrupted")
                     _show_end(run, KILLED, "interrupted")
                 elif earlier is None and not run.seconds and cannot_begin(error):
@@ -167,7 +148,7 @@ def training_run(
 
 
 def asked(request: RunRequest) -> dict[str, Any]:
-    """What was asked for, as MLflow shows it."""
+    """Return the request's parameters for MLflow."""
     config = request.as_config()
     del config["name"]
     config.update(config.pop("options", {}))
@@ -175,7 +156,7 @@ def asked(request: RunRequest) -> dict[str, Any]:
 
 
 def _show_end(run: TrainingRun, status: str, error: str) -> None:
-    """What MLflow does not hear now, the next run of this workspace tells it."""
+    """Record the end in MLflow; if that fails, the workspace's next run does it."""
     if run.row.is_sweep:
         return
     with suppress(RegistryError, StorageError):
@@ -183,30 +164,30 @@ def _show_end(run: TrainingRun, status: str, error: str) -> None:
 
 
 def run_to_continue(catalogue: Catalogue, request: RunRequest) -> Run | None:
-    """The newest run that asked for the same and did not finish."""
+    """Return the newest unfinished run with the same request."""
     for run in catalogue.unfinished_runs():
-        # One that says it is running does so on another machine, in another workspace.
-        asked_the_same = run.name == request.name and request.same_as(run.config)
-        if asked_the_same and run.state != "running":
+        # A run in the state "running" is active in another workspace.
+        is_same_request = run.name == request.name and request.same_as(run.config)
+        if is_same_request and run.state != "running":
             return run
     return None
 
 
 def cannot_begin(error: BaseException) -> bool:
-    """Whether what was asked for is not there, or cannot be: only another request would do."""
+    """Return whether the request itself is invalid, so that repeating it cannot help."""
     return isinstance(error, (InvalidInput, CorpusError, UnknownVersion))
 
 
 def _let_go(error: BaseException) -> None:
-    """Drop what is held by nothing but an interruption's traceback: a transaction, and its lock.
+    """Clear the frames of an interruption, which may hold a transaction and its lock.
 
-    Python raises an interruption between any two lines, of SQLAlchemy's and MLflow's too, where no
-    `finally` knows yet of a connection that has just begun to write.
+    Python can interrupt SQLAlchemy or MLflow just after a connection begins to write, before a
+    `finally` block knows of it.
     """
-    held: BaseException | None = error
-    while held is not None:
-        traceback.clear_frames(held.__traceback__)
-        held = held.__context__
+    cause: BaseException | None = error
+    while cause is not None:
+        traceback.clear_frames(cause.__traceback__)
+        cause = cause.__context__
 
 
 def _described(error: BaseException) -> str:
@@ -217,14 +198,14 @@ def _described(error: BaseException) -> str:
 
 @contextmanager
 def _heartbeat(catalogue: Catalogue, run_id: str) -> Iterator[None]:
-    """Say every few seconds that this process lives, from a thread that never fails the run."""
+    """Record every few seconds that this process lives, from a thread."""
     ended = threading.Event()
 
     def beat() -> None:
         while not ended.wait(HEARTBEAT_SECONDS):
             try:
                 catalogue.heartbeat(run_id)
-            except Exception:  # a busy catalogue: the next beat tells
+            except Exception:  # a busy catalogue: the next beat is enough
                 continue
 
     thread = threading.Thread(target=beat, name="heartbeat", daemon=True)

@@ -1,4 +1,4 @@
-"""Registered versions shown, reported and pushed to the Hugging Face Hub."""
+"""Registered versions: details, reports, and pushing to the Hugging Face Hub."""
 
 from __future__ import annotations
 

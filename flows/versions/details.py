@@ -1,4 +1,4 @@
-"""Everything known about one version: what it is, how it measures, where it came from."""
+"""Details of one version: properties, figures, origin."""
 
 from __future__ import annotations
 
@@ -21,37 +21,33 @@ from bpeline.tokenizer_core.formats import bpeline
 
 
 def version_details(reference: str) -> dict[str, Any]:
-    """The details of a registered version, as JSON values in the order people read them.
-
-    Raises:
-        InvalidOption: the reference is misspelt or a path.
-        StorageError: there is no workspace.
-        UnknownVersion: there is no such version.
-    """
+    """Return the details of a registered version as JSON values, in reading order."""
     parsed = parse_registered(reference)
     registry = open_registry(make=False)
-    found = resolve(registry, parsed)
-    row = registry.catalogue.find_version(found.name, found.digest) if found.name else None
-    details: dict[str, Any] = {"reference": str(found), "digest": found.digest}
+    version = resolve(registry, parsed)
+    row = registry.catalogue.find_version(version.name, version.digest) if version.name else None
+    details: dict[str, Any] = {"reference": str(version), "digest": version.digest}
     if row is not None:
         aliases = aliases_of(registry, row.name)
         details |= {
-            "aliases": sorted(alias for alias, number in aliases.items() if number == found.number),
+            "aliases": sorted(
+                alias for alias, number in aliases.items() if number == version.number
+            ),
             "vocab_size": row.vocab_size,
             "pattern": row.pattern,
             "created_at": row.created_at,
         }
         metrics = row.metrics
-        curve = [one for one in metrics if one.key == "compression/bytes_per_token"]
-        details["metrics"] = {one.key: one.value for one in metrics}
-        details["curve"] = {str(one.step): one.value for one in curve}
+        curve = [item for item in metrics if item.key == "compression/bytes_per_token"]
+        details["metrics"] = {item.key: item.value for item in metrics}
+        details["curve"] = {str(item.step): item.value for item in curve}
         details["measured_on"] = _measured_on(registry, row)
         details["lineage"] = {
             "corpus_digest": row.corpus_digest,
             "counts_digest": row.counts_digest,
             "run": row.run_id,
-            "mlflow_run": found.mlflow_run_id,
-            "mlflow_version": str(found.number),
+            "mlflow_run": version.mlflow_run_id,
+            "mlflow_version": str(version.number),
             **{
                 key.removeprefix("corpus/"): int(value)
                 for key, value in details["metrics"].items()
@@ -60,42 +56,44 @@ def version_details(reference: str) -> dict[str, Any]:
         }
         details["parameters"] = _parameters(registry, row.run_id)
     if row is not None and (base := details["parameters"].get("extends")):
-        gone = [one for one in tombstones(registry) if one.digest == base]
-        details["lineage"]["extends"] = ", ".join(f"{one.reference}, {one}" for one in gone) or base
-    lineage = Lineage.of(registry, found)
+        gone = [item for item in tombstones(registry) if item.digest == base]
+        details["lineage"]["extends"] = (
+            ", ".join(f"{item.reference}, {item}" for item in gone) or base
+        )
+    lineage = Lineage.of(registry, version)
     if row is not None and lineage.provenance.get("left_out"):
         details["lineage"]["left_out"] = left_out_text(details["metrics"])
     imported = lineage.imported
     details["imported"] = {} if imported is None else facts_of(imported)
-    directory = registry.workspace.version_directory(found.digest)
+    directory = registry.workspace.version_directory(version.digest)
     details["files"] = str(directory) if directory.is_dir() else ""
-    if holds_version(registry.workspace, found.digest):
+    if holds_version(registry.workspace, version.digest):
         details["allowed_special"] = bpeline.allowed_special_of(directory)
     table = lineage.table
     details["word_counts"] = str(table.path) if table is not None and table.path.exists() else ""
     details["sources"] = lineage.provenance.get("sources", [])
-    details["development"] = [asdict(one) for one in lineage.development]
-    chosen = chosen_size_of(read_evaluation(directory), found.name)
+    details["development"] = [asdict(item) for item in lineage.development]
+    chosen = chosen_size_of(read_evaluation(directory), version.name)
     details["chosen_size"] = "" if chosen is None else chosen["said"]
     details["certificates"] = certificates_of(directory)
-    details["uncertified"] = uncertified(directory, str(found))
+    details["uncertified"] = uncertified(directory, str(version))
     extension = extension_of(directory)
     details["extension"] = {} if extension is None else asdict(extension)
-    if found.number:
+    if version.number:
         base = registry.tracker.settings.ui
-        details["link"] = model_link(base, found.name, found.number)
+        details["link"] = model_link(base, version.name, version.number)
     return details
 
 
 def _measured_on(registry: Registry, row: Version) -> str:
-    """What the metrics of a version that depend on text are of."""
+    """Describe the text of a version's figures."""
     if not row.measured_on:
-        return "text of its own training: compare with `bpeline compare`, not by these figures"
+        return "text of its own training: use `bpeline compare` instead of comparing figures"
     named = registry.catalogue.evaluation_set(row.name)
     if named is not None and named.digest == row.measured_on:
         return f"evaluation set {row.measured_on[:8]} of {row.name}"
     return (
-        f"evaluation set {row.measured_on[:8]}, which {row.name} has no more: "
+        f"evaluation set {row.measured_on[:8]}, no longer that of {row.name}: "
         f"type `bpeline evaluate {row.name}/N`"
     )
 

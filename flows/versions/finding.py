@@ -1,4 +1,4 @@
-"""The version that a flow is about, found in MLflow; a deployment's run waits for it to answer."""
+"""Finding a version in MLflow, with retries for the runs of deployments."""
 
 from __future__ import annotations
 
@@ -11,10 +11,5 @@ from bpeline.registry.records import ByAlias, ByDigest, ByNumber
 
 @task(name="find version", **RETRIES)
 def find_version(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> ResolvedVersion:
-    """Find a version.
-
-    Raises:
-        UnknownVersion: there is none.
-        RegistryUnreachable: MLflow would have to be asked for it.
-    """
+    """Resolve a reference to a version."""
     return resolve(registry, reference)

@@ -1,4 +1,4 @@
-"""A version as a folder of the Hugging Face Hub, and its upload."""
+"""A version as a folder for the Hugging Face Hub, and its upload."""
 
 from __future__ import annotations
 
@@ -26,13 +26,7 @@ FORMAT: Final = "transformers"
 
 @dataclass(frozen=True, slots=True)
 class HubFolder:
-    """A folder that was written.
-
-    Attributes:
-        export: its files, without the card.
-        reference, digest: the version; what it was called then.
-        card: whether it has a card of ours.
-    """
+    """A folder written for the Hub; ``card`` is whether bpeline wrote its card."""
 
     export: Export
     reference: str
@@ -49,17 +43,10 @@ def write_hub_folder(
     repository: str = "",
     roles: Sequence[str] = (),
 ) -> HubFolder:
-    """Write a version as `export_version` does, with README.md beside it.
+    """Write a version like `export_version`, with a model card as README.md.
 
-    A README.md of somebody else's is left as it is. What is exported from a path, or as a smaller
-    size of a version, has no card: nothing is known of it.
-
-    Args:
-        reference: as for :func:`registry.load_tokenizer`.
-        path: the directory.
-        texts, chat_template, roles: as for `export_version`.
-        licence: as the Hub spells it; what was said when it was imported when empty.
-        repository: where it will be, for the card.
+    A README.md that bpeline did not write is kept. Tokenizers from a path and smaller sizes of a
+    version get no card. ``repository`` is the future place of the folder.
     """
     written = export_version(
         reference, path, FORMAT, texts=texts, chat_template=chat_template, roles=roles
@@ -72,14 +59,14 @@ def write_hub_folder(
     version = resolve(registry, parse_registered(str(named)))
     card = path / CARD
     if card.exists() and OURS not in read_file(card).decode(errors="replace"):
-        remark = f"{card} is not of bpeline's making and stays"
+        remark = f"{card} was not created by bpeline; kept"
         noted = replace(written, remark="; ".join(filter(None, (written.remark, remark))))
         return HubFolder(noted, str(version), version.digest, card=False)
     directory = registry.workspace.version_directory(version.digest)
     for _ in recertified(registry, version, unchecked_only=True):
-        pass  # the libraries installed since
+        pass  # checks by libraries installed since
     details = version_details(str(named))
-    imported = Lineage.of(registry, version).imported  # not that of others with its digest
+    imported = Lineage.of(registry, version).imported  # names may share its digest
     certificates = {**details["certificates"], FORMAT: str(written.certificate)}
     text = model_card(
         details,
@@ -96,20 +83,14 @@ def write_hub_folder(
 
 @dataclass(frozen=True, slots=True)
 class PushedVersion:
-    """What was pushed.
-
-    Attributes:
-        folder: what was written for it.
-        pushed: the commit, and the files.
-        remarks: what people should know.
-    """
+    """The result of a push: the local folder, the commit with its files, and remarks."""
 
     folder: HubFolder
     pushed: Pushed
     remarks: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """Return JSON values."""
         return {
             "reference": self.folder.reference,
             "digest": self.folder.digest,
@@ -130,28 +111,20 @@ def push_version(
     chat_template: str = "",
     licence: str = "",
 ) -> PushedVersion:
-    """Write a version's folder and push it; the commit is tagged on the version in MLflow.
+    """Write a version's folder and push it; tag the version with the commit in MLflow.
 
     Args:
-        reference: the version: news@champion, news/3, a digest.
-        repository: ``ORG/REPO``, made where it is not there.
-        revision: the branch, made likewise.
-        private: whether a repository that is made is private.
-        chat_template, licence: as for `write_hub_folder`.
-
-    Raises:
-        InvalidOption: a path, or a misspelt repository.
-        UnknownVersion: there is no such version.
-        InvalidTokenizer: transformers would read it otherwise; nothing was pushed.
-        LibraryFailed: huggingface_hub is not installed, or the Hub refuses or does not answer.
+        repository: ``ORG/REPO``, created if missing.
+        revision: the branch, created if missing.
+        private: whether a new repository is private.
     """
     target = HubReference.parse(f"{repository}@{revision}")
     named = split_size(reference)[0]
     parsed = parse_registered(str(named))
     if named != reference:
         raise InvalidOption(
-            f"{reference} is a smaller size of a version, of which no version tells",
-            "versions are pushed",
+            f"{reference} is a smaller size of a version, which has no lineage of its own",
+            "expected a registered version",
             f"train it, or type `bpeline export {reference} --format transformers --output FOLDER`",
         )
     registry = open_registry(make=False)

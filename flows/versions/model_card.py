@@ -1,6 +1,6 @@
-"""The model card of a version: who made it of what, how it measures, and how to load it.
+"""The model card of a version: how to load it, its origin and its figures.
 
-Says nothing of the machine it was made on: paths of a corpus are for its owners.
+It contains no paths, because these concern only the owners of the corpus.
 """
 
 from __future__ import annotations
@@ -34,52 +34,48 @@ def model_card(
     roles: Mapping[str, str],
     place: str,
 ) -> str:
-    """The text of a README.md.
+    """Return the text of a README.md.
 
     Args:
-        details: of the version, see `version_details`.
-        evaluation: the content of its ``evaluation.json``; None where it was not measured.
-        certificates: format → what its program made of the export.
+        certificates: format → result of reading the export with its library.
         licence: as the Hub spells it, such as ``apache-2.0``; empty for none stated.
-        tokenizer: the version's.
-        roles: what its special tokens are for.
-        place: the repository or folder that it is loaded from.
+        place: repository or folder that it is loaded from.
     """
-    unchecked = any(said.startswith("not checked") for said in certificates.values())
+    unchecked = any(certificate.startswith("not checked") for certificate in certificates.values())
     parts = [
         _front_matter(details, licence),
         f"# {details['reference']}\n",
         f"A tokenizer of {details.get('vocab_size', 0):,} ids"
         f" ({_algorithm(details)}), made with bpeline.\n",
-        "## Loading it\n",
+        "## Loading\n",
         "```python\nfrom transformers import AutoTokenizer\n\n"
         f"tokenizer = AutoTokenizer.from_pretrained({json.dumps(place)})\n```\n",
         *_special_tokens_in_text(tokenizer),
-        "## What it is\n",
+        "## Properties\n",
         _table(("", ""), _facts(details, tokenizer, roles)),
-        "## What it was made of\n",
+        "## Origin\n",
         *_lineage(details),
-        "## How it measures\n",
+        "## Evaluation\n",
         *_evaluation(details, evaluation),
-        "## Read alike by\n",
+        "## Certificates\n",
         _table(("format", "certificate"), sorted(certificates.items())),
-        *(["A format that is not checked was read by no library but bpeline's.\n"] * unchecked),
+        *(["Formats that are not checked were read by bpeline only.\n"] * unchecked),
         "## Licence\n",
-        f"{licence or 'Whoever made it has stated no licence.'}\n",
+        f"{licence or 'No licence was stated.'}\n",
         OURS,
     ]
     return "\n".join(parts) + "\n"
 
 
 def _front_matter(details: Mapping[str, Any], licence: str) -> str:
-    """What the Hub reads; JSON strings are YAML."""
-    languages = sorted({one["language"] for one in details["sources"]})
-    known = [one for one in languages if _LANGUAGE.fullmatch(one)]
+    """Return the Hub's metadata; JSON strings are YAML."""
+    languages = sorted({item["language"] for item in details["sources"]})
+    codes = [item for item in languages if _LANGUAGE.fullmatch(item)]
     lines = ["---"]
     if licence:
         lines.append(f"license: {json.dumps(licence)}")
-    if known:
-        lines.append(f"language: {json.dumps(known)}")
+    if codes:
+        lines.append(f"language: {json.dumps(codes)}")
     lines += ["library_name: transformers", 'tags: ["tokenizer", "bpeline"]', "---", ""]
     return "\n".join(lines)
 
@@ -115,8 +111,10 @@ def _facts(
 def _lineage(details: Mapping[str, Any]) -> Iterator[str]:
     imported = details.get("imported") or {}
     if imported:
-        came = str(imported["imported from"])
-        rows = [("imported from", came if came.startswith("hf://") else came.rpartition("/")[2])]
+        origin = str(imported["imported from"])
+        rows = [
+            ("imported from", origin if origin.startswith("hf://") else origin.rpartition("/")[2])
+        ]
         rows += [(key, str(value)) for key, value in imported.items() if key != "imported from"]
         yield _table(("", ""), rows)
         return
@@ -145,18 +143,18 @@ def _lineage(details: Mapping[str, Any]) -> Iterator[str]:
         )
         if lineage.get(key)
     ]
-    yield _table(("", ""), rows) if rows else "Nothing is known here of its training.\n"
+    yield _table(("", ""), rows) if rows else "Its training is not known here.\n"
 
 
 def _evaluation(details: Mapping[str, Any], evaluation: Mapping[str, Any] | None) -> Iterator[str]:
     slices = (evaluation or {}).get("slices", {})
     if not slices:
-        yield "It was not measured.\n"
+        yield "Not measured.\n"
         return
     yield f"On {details.get('measured_on', 'text held out')}.\n"
     rows = []
-    for name, found in sorted(slices.items(), key=lambda one: (one[0] != ALL, one[0])):
-        values = found["metrics"]
+    for name, part in sorted(slices.items(), key=lambda item: (item[0] != ALL, item[0])):
+        values = part["metrics"]
         figures = (f"{values[key]:.4f}" if key in values else "" for key in _MEASURED)
         documents = f"{int(values.get('evaluated/documents', 0)):,}"
         rows.append((name, documents, *figures))

@@ -1,4 +1,4 @@
-"""Where a token of a registered version comes from: the words that paid for it, and their files."""
+"""The origin of a registered version's token: the words and files that produce it."""
 
 from __future__ import annotations
 
@@ -21,17 +21,15 @@ from bpeline.tokenizer_core.evaluation import (
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
-MOST_CHUNKS = 256  # looked at for sources
+MOST_CHUNKS = 256  # searched for sources
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSource:
-    """A chunk in which a token comes about.
+    """A chunk in which merges produce a token.
 
     Attributes:
-        path: its file as it was last read; empty where no file with this chunk is known any more.
-        begin, end: bytes of the file, decompressed.
-        made: how often the token comes about in it.
+        path: its file when last read; empty if no file with this chunk is known.
     """
 
     path: str
@@ -42,13 +40,11 @@ class TokenSource:
 
 @dataclass(frozen=True, slots=True)
 class TokenOrigin:
-    """What the training text says of a token.
+    """The use of a token in the training text.
 
     Attributes:
-        use: of all tokens, on the words that were trained on.
-        words: those in which it comes about, most often first.
-        sources: the chunks, likewise.
-        chunks, chunks_read: how many there are, and how many of them were looked at.
+        words: those that produce the token, most frequent first.
+        chunks, chunks_read: number of chunks, and of chunks searched.
     """
 
     use: TokenUse
@@ -59,31 +55,28 @@ class TokenOrigin:
 
 
 def token_origin(tokenizer: Tokenizer, lineage: Lineage, id_: int) -> TokenOrigin | None:
-    """Where a token comes from; None where the version's word counts are gone.
+    """Return the origin of a token; None if the version's word counts are gone.
 
     Words that training left out (``min_word_count``) are left out here too.
-
-    Raises:
-        InvalidOption: a tokenizer of another algorithm than byte-level BPE.
     """
     counted, request = lineage.words, lineage.request
     if counted is None:
         return None
     words = counted.at_least(request.get("min_word_count") or 1)
     making = making_words(tokenizer, id_, words)
-    by_word = {one.word: one.times for one in making}
+    by_word = {item.word: item.times for item in making}
     places = _places(lineage) if lineage.shards else {}
     sources, read = [], 0
     files = ShardFiles(lineage.registry.workspace)
     for key in lineage.shards[:MOST_CHUNKS]:
-        made = _made_in(key, by_word, tokenizer, files, tokenizer.id_to_token(id_))
-        if made is None:
+        times = _made_in(key, by_word, tokenizer, files, tokenizer.id_to_token(id_))
+        if times is None:
             continue
         read += 1
-        if made:
-            at = places.get(key) or [("", 0, 0)]
-            sources += [TokenSource(*place, made) for place in at]
-    sources.sort(key=lambda one: -one.made)
+        if times:
+            files_of_chunk = places.get(key) or [("", 0, 0)]
+            sources += [TokenSource(*place, times) for place in files_of_chunk]
+    sources.sort(key=lambda item: -item.made)
     use = token_use(tokenizer, words)
     return TokenOrigin(use, tuple(making), tuple(sources), len(lineage.shards), read)
 
@@ -91,7 +84,7 @@ def token_origin(tokenizer: Tokenizer, lineage: Lineage, id_: int) -> TokenOrigi
 def _made_in(
     key: str, times: Mapping[bytes, int], tokenizer: Tokenizer, files: ShardFiles, token: bytes
 ) -> int | None:
-    """How often a token comes about in a chunk; None when its counts are gone."""
+    """Return how often a token is produced in a chunk; None if its counts are gone."""
     try:
         counts = files.counts(files.read(key), tokenizer.pattern)
     except CorruptFile:
@@ -101,18 +94,18 @@ def _made_in(
 
 
 def _places(lineage: Lineage) -> dict[str, list[tuple[str, int, int]]]:
-    """Shard → the files that held its chunk when they were last read."""
+    """Return shard → the files that contained its chunk when last read."""
     if not lineage.request:
         return {}
     reading = TrainingRequest.checked(**lineage.request).reading
-    how = replace(reading, left_out=lineage.left_out)
-    ways = ShardKeys.of_sources(how, ["", *(name for name, _ in how.text_fields)]).values()
-    known = {digest: keys for keys in ways for digest in (keys.digest, keys.plain_digest)}
+    options = replace(reading, left_out=lineage.left_out)
+    ways = ShardKeys.of_sources(options, ["", *(name for name, _ in options.text_fields)]).values()
+    keys_of_digest = {digest: keys for keys in ways for digest in (keys.digest, keys.plain_digest)}
     places: dict[str, list[tuple[str, int, int]]] = {}
-    for digest in sorted(known):
+    for digest in sorted(keys_of_digest):
         for reading in lineage.registry.catalogue.file_readings(digest):
             for chunk in reading.chunks:
                 place = (reading.path, chunk.begin, chunk.end)
-                at = places.setdefault(known[digest].key(chunk.digest), [])
-                at += [place] * (place not in at)
+                places_of_key = places.setdefault(keys_of_digest[digest].key(chunk.digest), [])
+                places_of_key += [place] * (place not in places_of_key)
     return places

@@ -1,4 +1,4 @@
-"""The report of a registered version: gathered from the registry, written as one page."""
+"""Writing the report page of a registered version."""
 
 from __future__ import annotations
 
@@ -33,20 +33,11 @@ if TYPE_CHECKING:
 
 
 def write_report(reference: str, path: Path | None = None, against: str | None = None) -> Path:
-    """Write the report of a version.
+    """Write the report of a version; return the path.
 
     Args:
-        reference: name@alias, name/number or a digest.
-        path: the file; by default NAME-NUMBER.html here.
-        against: the version it is compared with; by default the champion.
-
-    Returns:
-        The file.
-
-    Raises:
-        InvalidOption: a misspelt reference, or a path.
-        UnknownVersion: there is no such version.
-        DiskFull: no space left.
+        path: the file; None for NAME-NUMBER.html in the current directory.
+        against: the version to compare with; None for the champion.
     """
     contents = version_contents(reference, against)
     target = path or Path(f"{contents.title.replace('/', '-')}.html")
@@ -55,7 +46,7 @@ def write_report(reference: str, path: Path | None = None, against: str | None =
 
 
 def version_contents(reference: str, against: str | None = None) -> ReportContents:
-    """Everything that the report of a version says; arguments and errors as `write_report`."""
+    """Return the contents of the report; arguments and errors as in `write_report`."""
     parsed = parse_registered(reference)
     registry = open_registry(make=False)
     version = resolve(registry, parsed)
@@ -88,13 +79,13 @@ def version_contents(reference: str, against: str | None = None) -> ReportConten
 def _screening(
     lineage: Lineage, tokenizer: Tokenizer, words: WordCounts | None, use: TokenUse | None
 ) -> Screening:
-    """What training found; of versions that do not say, what can be found now."""
+    """Return the stored screening; for versions without one, screen now."""
     registry = lineage.registry
-    kept = kept_screening(evaluation_of(registry, lineage.version), tokenizer)
-    if kept is not None:
-        return kept
+    stored = kept_screening(evaluation_of(registry, lineage.version), tokenizer)
+    if stored is not None:
+        return stored
     trained = None
-    counted_once = not lineage.request.get("sources")  # else weights may have changed the counts
+    counted_once = not lineage.request.get("sources")  # else the counts may be weighted
     if counted_once and words is not None and use and lineage.row and lineage.shards_kept:
         files = corpus_record(registry.workspace, lineage.row.corpus_digest) or ()
         if lineage.request:
@@ -107,13 +98,13 @@ def _screening(
 def _metrics(
     registry: Registry, lineage: Lineage
 ) -> tuple[dict[str, float], dict[str, list[tuple[int, float]]]]:
-    """The last value of every metric; and of those with several, all."""
+    """Return the last value of every metric, and the curves of those with several."""
     row = lineage.row
     if row is None:
         return {}, {}
     curves: dict[str, list[tuple[int, float]]] = {}
-    for one in row.metrics:
-        curves.setdefault(one.key, []).append((one.step, one.value))
+    for metric in row.metrics:
+        curves.setdefault(metric.key, []).append((metric.step, metric.value))
     last = {key: points[-1][1] for key, points in curves.items()}
     return last, {key: points for key, points in curves.items() if len(points) > 1}
 
@@ -141,18 +132,18 @@ def _facts(registry: Registry, lineage: Lineage) -> dict[str, str]:
 def _compared(
     registry: Registry, version: ResolvedVersion, against: str | None
 ) -> tuple[VersionComparison | None, str]:
-    """The comparison, or why there is none."""
+    """Return the comparison, or the reason why there is none."""
     if not version.name:
-        return None, "Files without a name have no champion to be compared with."
+        return None, "Files without a name have no champion to compare with."
     other = against or f"{version.name}@{CHAMPION}"
     try:
         parsed = parse_reference(other)
-        found = None if isinstance(parsed, ByPath) else resolve(registry, parsed)
+        resolved = None if isinstance(parsed, ByPath) else resolve(registry, parsed)
     except UnknownVersion:
         if against is not None:
             raise
         return None, f"No version of {version.name} is the champion yet."
-    if found is not None and found.digest == version.digest:
-        same = "This version is the champion." if against is None else "Both are the same version."
+    if resolved is not None and resolved.digest == version.digest:
+        same = "This version is the champion." if against is None else "Both versions are the same."
         return None, same
     return compare_versions(other, str(version), registry.workspace), ""

@@ -1,4 +1,4 @@
-"""How sizes, numbers, tables and tokens are written for people."""
+"""Text forms of sizes, numbers, tables, tokens and comparisons."""
 
 from __future__ import annotations
 

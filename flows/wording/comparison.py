@@ -37,16 +37,12 @@ SLICE_TITLES = (
     "slice", "text", "tokens", f"{SHOWN_CONFIDENCE:.0%} interval", "bytes/token", "tokens/word",
 )  # fmt: skip
 _TOKENS_SHOWN = 12
-# What says nothing about the tokenizer, only about the run that made it.
+# Metrics of the run instead of the tokenizer.
 _NOT_COMPARED = ("seconds/", *SPEEDS)
 
 
 def comparison_lines(compared: VersionComparison, words: int = 10) -> list[str]:
-    """The whole comparison.
-
-    Args:
-        words: how many words of each kind are shown.
-    """
+    """Return the whole comparison as lines."""
     lines = [f"{compared.first} → {compared.second}", ""]
     lines += _metric_lines(compared)
     lines += [f"{title:<10} {value}" for title, value in facts(compared)]
@@ -61,50 +57,50 @@ def comparison_lines(compared: VersionComparison, words: int = 10) -> list[str]:
 
 
 def facts(compared: VersionComparison) -> list[tuple[str, str]]:
-    """The comparison in sentences: subject and statement."""
-    said = [
+    """Return the comparison as (subject, statement)."""
+    statements = [
         ("vocab", _vocab(compared.vocab)),
         ("added", _some(compared.vocab.added)),
         ("removed", _some(compared.vocab.removed)),
         ("ids", ids_text(compared.vocab.changed_ids, compared.first, compared.second)),
         ("merges", _merges(compared.diverging)),
     ]
-    said.append(("patterns", _both(*compared.patterns)))
-    said.append(("normalizer", _both(*compared.normalizers)))
-    said.append(("special", _special_tokens(compared)))
+    statements.append(("patterns", _both(*compared.patterns)))
+    statements.append(("normalizer", _both(*compared.normalizers)))
+    statements.append(("special", _special_tokens(compared)))
     for title, remarks in zip((compared.first, compared.second), compared.remarks, strict=True):
-        said.append(("note", f"{title}: {'; '.join(remarks)}" if remarks else ""))
-    said.append(("served by", _development(compared)))
+        statements.append(("note", f"{title}: {'; '.join(remarks)}" if remarks else ""))
+    statements.append(("parity", _development(compared)))
     if compared.skipped is not None:
-        said.append(("note", compared.skipped.remark))
+        statements.append(("note", compared.skipped.remark))
     if compared.measured_on:
-        said.append(("on", compared.measured_on))
+        statements.append(("on", compared.measured_on))
     if compared.documents is not None:
-        said.append(("text", verdict(compared.documents)))
-        said.append(("words", _words(compared.documents.segmentation)))
-    return [(subject, statement) for subject, statement in said if statement]
+        statements.append(("text", verdict(compared.documents)))
+        statements.append(("words", _words(compared.documents.segmentation)))
+    return [(subject, statement) for subject, statement in statements if statement]
 
 
 def _development(compared: VersionComparison) -> str:
-    """Whether the texts are the same that said which language the training of each served."""
+    """Compare the texts of ``--parity-dev`` of both trainings."""
     if not any(compared.development):
         return ""
     changed = changed_development(*compared.development)
     if not changed:
         return "the same development texts in both"
-    pairs = (f"{one or 'none'} → {other or 'none'}" for one, other in changed)
-    return f"other development texts, so merges may differ by these alone: {'; '.join(pairs)}"
+    pairs = (f"{earlier or 'none'} → {later or 'none'}" for earlier, later in changed)
+    return f"different development texts, which alone can change merges: {'; '.join(pairs)}"
 
 
 def _special_tokens(compared: VersionComparison) -> str:
-    """Those of both, and which version lacks which."""
-    first, second = ([one.encode() for one in some] for some in compared.special_tokens)
-    both = _some([one for one in first if one in second])
-    said = [f"{both} in both"] * bool(both)
+    """Return the special tokens of both, and those that one version lacks."""
+    first, second = ([token.encode() for token in tokens] for tokens in compared.special_tokens)
+    both = _some([token for token in first if token in second])
+    parts = [f"{both} in both"] * bool(both)
     for title, own, other in ((compared.second, second, first), (compared.first, first, second)):
-        if missing := _some([one for one in other if one not in own]):
-            said.append(f"{title} lacks {missing}")
-    return "; ".join(said) or "none in both"
+        if missing := _some([token for token in other if token not in own]):
+            parts.append(f"{title} lacks {missing}")
+    return "; ".join(parts) or "none in both"
 
 
 def _both(first: str, second: str) -> str:
@@ -112,14 +108,14 @@ def _both(first: str, second: str) -> str:
 
 
 def comparison_markdown(compared: VersionComparison) -> str:
-    """The whole comparison for Prefect and for reports."""
-    # Tokens may hold a backslash, which Markdown takes off.
-    said = [(subject, statement.replace("\\", "\\\\")) for subject, statement in facts(compared)]
-    tables = [Table(("", ""), said, left=(0, 1))]
+    """Return the whole comparison as Markdown, for Prefect and reports."""
+    # Markdown removes backslashes, which tokens may contain.
+    rows = [(subject, statement.replace("\\", "\\\\")) for subject, statement in facts(compared)]
+    tables = [Table(("", ""), rows, left=(0, 1))]
     if len(compared.slices) > 1:
         tables.append(_slices(compared))
     tables.append(_metrics(compared))
-    parts = [f"# {compared.first} → {compared.second}", *(one.markdown() for one in tables)]
+    parts = [f"# {compared.first} → {compared.second}", *(table.markdown() for table in tables)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -128,14 +124,24 @@ def _slices(compared: VersionComparison) -> Table:
 
 
 def slice_rows(compared: VersionComparison) -> list[tuple[str, ...]]:
-    """Every slice under `SLICE_TITLES`: how many more tokens, and two figures of both."""
+    """Return rows for `SLICE_TITLES`: the change in tokens, and two figures of both."""
     rows = []
-    for one in compared.slices:
-        interval = one.change.intervals.get(SHOWN_CONFIDENCE)
-        said = "too few documents" if interval is None else "{:+.2%} … {:+.2%}".format(*interval)
-        figures = {pair.key: pair for pair in one.metrics}
+    for slice_of_text in compared.slices:
+        interval = slice_of_text.change.intervals.get(SHOWN_CONFIDENCE)
+        interval_text = (
+            "too few documents" if interval is None else "{:+.2%} … {:+.2%}".format(*interval)
+        )
+        figures = {pair.key: pair for pair in slice_of_text.metrics}
         both = (_before_and_after(figures.get(key)) for key in _OF_SLICES)
-        rows.append((one.name, megabytes(one.bytes), f"{one.change.value:+.2%}", said, *both))
+        rows.append(
+            (
+                slice_of_text.name,
+                megabytes(slice_of_text.bytes),
+                f"{slice_of_text.change.value:+.2%}",
+                interval_text,
+                *both,
+            )
+        )
     return rows
 
 
@@ -146,7 +152,7 @@ def _before_and_after(pair: MetricPair | None) -> str:
 
 
 def verdict(documents: DocumentComparison) -> str:
-    """How many more or fewer tokens, and whether that is chance."""
+    """Return the change in tokens, and whether it is significant."""
     change = documents.change
     text = (
         f"{documents.documents:,} documents, {megabytes(documents.bytes)}: "
@@ -162,7 +168,7 @@ def verdict(documents: DocumentComparison) -> str:
 
 
 def word_lists(segmentation: Segmentation) -> list[tuple[str, tuple[WordChange, ...]]]:
-    """The words that are cut differently, under their headings."""
+    """Return the words that are tokenized differently, under their headings."""
     return [
         ("words that cost more tokens", segmentation.worse),
         ("words that cost fewer tokens", segmentation.better),
@@ -171,8 +177,8 @@ def word_lists(segmentation: Segmentation) -> list[tuple[str, tuple[WordChange, 
 
 
 def compared_metrics(metrics: Iterable[MetricPair]) -> list[MetricPair]:
-    """The metrics that say something about the tokenizers."""
-    return [one for one in metrics if not one.key.startswith(_NOT_COMPARED)]
+    """Return the metrics of the tokenizers, without those of their runs."""
+    return [pair for pair in metrics if not pair.key.startswith(_NOT_COMPARED)]
 
 
 def _metric_lines(compared: VersionComparison) -> list[str]:
@@ -182,9 +188,9 @@ def _metric_lines(compared: VersionComparison) -> list[str]:
 
 def _metrics(compared: VersionComparison) -> Table:
     rows = []
-    for one in compared_metrics(compared.metrics):
-        difference = number_text(one.difference, "+")
-        rows.append((one.key, number_text(one.first), number_text(one.second), difference))
+    for pair in compared_metrics(compared.metrics):
+        difference = number_text(pair.difference, "+")
+        rows.append((pair.key, number_text(pair.first), number_text(pair.second), difference))
     return Table(("metric", compared.first, compared.second, "difference"), rows)
 
 
@@ -209,7 +215,7 @@ def _some(tokens: Sequence[bytes]) -> str:
 def _merges(diverging: DivergingMerge | None) -> str:
     if diverging is None:
         return "the same"
-    first, second = (_merge(one) for one in (diverging.first, diverging.second))
+    first, second = (_merge(merge) for merge in (diverging.first, diverging.second))
     same = "no merge is the same" if not diverging.rank else f"the first {diverging.rank:,} equal"
     return f"{same}; then {first} against {second}"
 
@@ -228,7 +234,7 @@ def _words(segmentation: Segmentation) -> str:
 
 
 def comparison_json(compared: VersionComparison) -> dict[str, Any]:
-    """All of it; tokens are spelt as in vocab.json, one printable character for each byte."""
+    """Return the comparison as JSON values, with tokens in the notation of vocab.json."""
     values: dict[str, Any] = _spelt(compared)
     return values
 
@@ -239,14 +245,14 @@ def _spelt(value: Any) -> Any:
     if isinstance(value, SkippedFiles):
         return value.as_dict()
     if is_dataclass(value):
-        shown = {one.name: _spelt(getattr(value, one.name)) for one in fields(value)}
+        shown = {item.name: _spelt(getattr(value, item.name)) for item in fields(value)}
         if isinstance(value, MetricPair):
             shown["difference"] = value.difference
         elif isinstance(value, (Passage, WordChange)):
             shown["cost"] = value.cost
         return shown
     if isinstance(value, dict):
-        return {str(key): _spelt(one) for key, one in value.items()}
+        return {str(key): _spelt(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_spelt(one) for one in value]
+        return [_spelt(item) for item in value]
     return value

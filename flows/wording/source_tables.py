@@ -1,4 +1,4 @@
-"""Tables of the sources of a corpus, and of what each language pays with a training."""
+"""Tables of a corpus's sources, and of the cost of each language."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ COLUMNS = {
 
 
 def statistics_table(statistics: Sequence[Mapping[str, Any]]) -> Table:
-    """A row for each source; labels that no source has are left out."""
+    """Return a row for each source, without label columns that are empty."""
     shown = {
         title: name
         for title, name in COLUMNS.items()
-        if name not in ("language", "domain") or any(one[name] for one in statistics)
+        if name not in ("language", "domain") or any(source[name] for source in statistics)
     }
-    rows = [tuple(_cell(name, one[name]) for name in shown.values()) for one in statistics]
+    rows = [tuple(_cell(name, source[name]) for name in shown.values()) for source in statistics]
     return Table(tuple(shown), rows)
 
 
@@ -49,16 +49,11 @@ NOT_MEASURED = "not measured"
 def language_costs(
     metrics: Mapping[str, float], before: str, gini: str, sources: Iterable[Mapping[str, Any]]
 ) -> Table | None:
-    """A row for each text that was measured apart, for sources that were not, and for Gini.
+    """Return the cost of each text and source in tokens; None if it was not compared.
 
     Args:
-        metrics: of a training, which was measured beside another one.
-        before: the label of that.
-        gini: the metric that says how unequally the texts are treated.
-        sources: the named sources of the corpus, see `SourceStatistics`.
-
-    Returns:
-        None where the other training was not measured.
+        before: label of the training compared with.
+        gini: metric of the inequality between texts.
     """
     if f"vs_{before}_percent/all" not in metrics:
         return None
@@ -73,8 +68,8 @@ def language_costs(
         cost, change = 1000 / metrics[group + text], metrics[percent + text]
         low, high = (metrics.get(f"{percent}{text}_{end}") for end in ("low", "high"))
         interval = "" if low is None or high is None else f"{low:+.2f} … {high:+.2f}"
-        paid = cost / (1 + change / 100)
-        rows.append((text, f"{paid:.1f}", f"{cost:.1f}", f"{change:+.2f} %", interval))
+        cost_before = cost / (1 + change / 100)
+        rows.append((text, f"{cost_before:.1f}", f"{cost:.1f}", f"{change:+.2f} %", interval))
     for source in unmeasured(metrics, sources):
         rows.append((source, *[NOT_MEASURED] * 2, "", ""))
     both = [metrics.get(name) for name in (f"vs_{before}/{gini.partition('/')[2]}", gini)]
@@ -84,12 +79,12 @@ def language_costs(
 
 
 def unmeasured(metrics: Mapping[str, float], sources: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The named sources of which no text was measured apart, by name or by language."""
+    """Return the named sources without evaluation text of their name or language."""
     return [
-        str(one["source"])
-        for one in sources
+        str(source["source"])
+        for source in sources
         if not any(
             f"bytes_per_token/{name}" in metrics
-            for name in (one["source"], f"language:{one['language']}")
+            for name in (source["source"], f"language:{source['language']}")
         )
     ]

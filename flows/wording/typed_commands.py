@@ -1,7 +1,7 @@
-"""Spell commands so that they work as printed: program, workspace and project.
+"""Commands in messages, with the workspace or project that the user named.
 
-A command uses the project and workspace of the current directory. If ``--project`` or
-``--workspace`` named others, the printed command names them, too.
+A command uses the project and workspace of its directory. If the user named others
+(``--project``, ``--workspace``), the commands that we print must name them too.
 """
 
 from __future__ import annotations
@@ -19,24 +19,21 @@ from urllib.parse import unquote
 from bpeline.registry.environment import named_elsewhere
 from bpeline.tokenizer_core.urls import is_url
 
-# `bpeline encode …` in a sentence, or behind a title and two spaces at the end of a line.
-_COMMAND = re.compile(
-    r"(?P<begin>(?:`|:  |: then )(?:uvx --from \S+ )?\S*bpeline ("
-    r"?P<name>derive [a-z]+|[a-z]+))(?P<rest>[^`\n]*)"
-)
+# `bpeline encode …` in a sentence, or after a title and two spaces at the end of a line.
+_COMMAND = re.compile(r"(?P<begin>(?:`|:  |: then )\S*bpeline (?P<name>[a-z]+))(?P<rest>[^`\n]*)")
 _READS_A_PROJECT = {"train", "sweep", "drift", "evaluate", "deploy", "serve"}
 _KNOWS_NO_WORKSPACE = {"compress"}
 _OPTION = re.compile(r"(?:^| )--(?:project|workspace)\b")
 
 
 def from_here(path: str) -> str:
-    """``path``, relative if it is below the current directory."""
+    """Return ``path`` as to be typed: relative if it is below the working directory."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
 def program() -> str:
-    """How to run this program in the user's shell: ``bpeline``, its path, or through ``uvx``."""
+    """Return ``bpeline``, or the path of this program if the shell cannot find it."""
     typed = sys.argv[0]
     if "UV" in os.environ and any(part.startswith("archive-v") for part in Path(sys.prefix).parts):
         return f"uvx --from {shlex.quote(_installed_from())} bpeline"  # a temporary environment
@@ -53,7 +50,7 @@ def _installed_from() -> str:
 
 
 def as_typed(text: str) -> str:
-    """A text whose commands, typed here, work with the workspace and the project in force."""
+    """Add the current workspace or project to the commands in a text."""
     workspace, project = named_elsewhere()
     if not workspace:
         return text

@@ -1,4 +1,4 @@
-"""Numbers, sizes and tokens as they are printed."""
+"""Text forms of numbers, sizes and tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bpeline.tokenizer_core.evaluation import TOO_FEW_DOCUMENTS
 
 
 def left_out_text(metrics: Mapping[str, float]) -> str:
-    """How much text the evaluation set cost a training, by its metrics."""
+    """Describe the text left out for the evaluation set, from a training's metrics."""
     if "corpus/left_out_bytes" not in metrics:
         return "not known"
     size, share, documents = (
@@ -31,19 +31,19 @@ SHOWN_CONFIDENCE = 0.95
 
 
 def change_text(percent: float, low: float | None, high: float | None, of: str = "") -> str:
-    """A change with its interval, or that there is none: ``-1.20 % tokens (-1.50 … -0.90)``."""
-    said = f"{percent:+.2f} % {of}".rstrip()
+    """Format a change with its interval, if any: ``-1.20 % tokens (-1.50 … -0.90)``."""
+    text = f"{percent:+.2f} % {of}".rstrip()
     if low is None or high is None:
-        return f"{said} ({TOO_FEW_DOCUMENTS})"
+        return f"{text} ({TOO_FEW_DOCUMENTS})"
     chance = ", may be chance" if low <= 0 <= high else ""
-    return f"{said} ({low:+.2f} … {high:+.2f}{chance})"
+    return f"{text} ({low:+.2f} … {high:+.2f}{chance})"
 
 
 _LONGEST = 60  # characters
 
 
 def token_text(token: bytes, longest: int = _LONGEST) -> str:
-    """``"ing"``, ``" the"``, ``"\\n"``; ``b"\\xe2\\x80"`` for what is no text by itself."""
+    """Format as ``"ing"``, ``" the"``, ``"\\n"``; invalid UTF-8 as ``b"\\xe2\\x80"``."""
     try:
         text = token.decode()
     except UnicodeDecodeError:
@@ -54,14 +54,14 @@ def token_text(token: bytes, longest: int = _LONGEST) -> str:
 
 
 def tokens_text(tokens: tuple[bytes, ...]) -> str:
-    """Several tokens in a row."""
+    """Format several tokens in a row."""
     return " ".join(map(token_text, tokens))
 
 
 def ids_text(changed: int, first: str, second: str) -> str:
-    """How many ids of one version mean another token, or none, in another, and what follows."""
+    """Describe how many ids differ in another version, and the consequence."""
     if not changed:
-        return f"every id of {first} means the same in {second}"
+        return f"every id of {first} has the same meaning in {second}"
     return (
         f"{changed:,} ids of {first} mean another token, or none, in {second}: data that was "
         f"encoded with {first} must be encoded again"
@@ -69,5 +69,5 @@ def ids_text(changed: int, first: str, second: str) -> str:
 
 
 def _escaped(content: str) -> str:
-    """What `repr` wrote between its quotes, as it stands between double quotes."""
+    """Escape the content of `repr`'s quotes for double quotes."""
     return content.replace("\\'", "'").replace('"', '\\"')

@@ -52,4 +52,4 @@ def test_a_sample_that_says_little_is_called_small(documents: int, size: int, sm
 def test_training_text_is_called_what_it_is_whatever_its_size() -> None:
     for found in (of_size(1, 9, held_out=False), of_size(10**6, 10**9, held_out=False)):
         assert "training" in found.outcome
-        assert "flatters" in found.warning
+        assert "optimistic" in found.warning

@@ -176,7 +176,7 @@ def test_addresses_that_make_no_sense_do_not_answer(
     chosen = runner.choose_runner()
     assert chosen.prefect_api is None
     assert url in chosen.remark
-    assert "no address" in chosen.remark
+    assert "not the address" in chosen.remark
 
 
 @pytest.mark.night

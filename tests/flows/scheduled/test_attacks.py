@@ -107,7 +107,7 @@ def test_with_the_password_the_worker_runs_only_what_bpeline_deploys(
         states.append(waiting_for("end of a run", look, 180)["message"])
     assert ["flows that" in one for one in states] == [True, False, True, False]
     assert "pull steps" in states[1]
-    assert "sets no command" in states[3]
+    assert "does not set command" in states[3]
     assert not done.exists()
     for one in made:
         served.server.ask(f"/deployments/{one}", method="DELETE")
