@@ -338,6 +338,7 @@ def test_the_environment_is_read_in_named_places_only() -> None:
     }
     assert readers <= {
         "flows/running/settings.py",
+        "flows/wording/typed_commands.py",  # whether uvx runs this program
         "registry/environment.py",
         "registry/certify/asking.py",  # hands it on to a child process
         "registry/tracking/server_alias.py",  # what MLflow's client would read, too
@@ -497,7 +498,7 @@ def test_an_alias_is_spelt_in_one_file(alias: str) -> None:
 
 
 # Commands import after their arguments were parsed, requests what loads Numba: `--help` is quick.
-IMPORT_LATE = ("flows/cli/", "flows/requests/")
+IMPORT_LATE = ("flows/cli/", "flows/requests/", "flows/python_api.py")
 HEAVY = {"dask", "distributed", "httpx", "prefect", "rich"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, get_origin
 import click
 
 from bpeline.flows.requests import type_of
+from bpeline.tokenizer_core.bounded_files import parse_toml
 from bpeline.tokenizer_core.errors import InvalidOption, likely
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ def with_settings(
                 "type `--set held_out=0.05` or `--set options.score=gain`",
             )
         try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+            value = parse_toml(f"value = {text}".encode())["value"]
+        except ValueError:
             value = text
         if option:
             merged[name] = {**(merged.get(name) or {}), option: value}

@@ -6,7 +6,6 @@ A command uses the project and workspace of its directory. If the user named oth
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -17,6 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from bpeline.registry.environment import named_elsewhere
+from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.urls import is_url
 
 # `bpeline encode …` in a sentence, or after a title and two spaces at the end of a line.
@@ -44,7 +44,7 @@ def program() -> str:
 
 def _installed_from() -> str:
     """The directory or URL that the package was installed from, else its name."""
-    source = json.loads(distribution("bpeline").read_text("direct_url.json") or "{}").get("url", "")
+    source = parse_json(distribution("bpeline").read_text("direct_url.json") or "{}").get("url", "")
     path = source.removeprefix("file://")
     return from_here(unquote(path)) if path != source else source or "bpeline"
 
