@@ -536,6 +536,7 @@ MAY_READ = {
         ("tokenizer_core/kernels/compiling/machine_code.py",
          "tokenizer_core/splitting/segmenters.py", "registry/tracking/mlflow_model.py",
          "flows/cli/diagnosis.py", "flows/engines/errands.py", "flows/pages/rendering.py",
+         "flows/wording/typed_commands.py",
          "flows/serving/project_deployments.py"), "a package's"),
     # Messages between a process and the one that it started.
     **dict.fromkeys(
