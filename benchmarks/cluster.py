@@ -86,12 +86,12 @@ def _count(engine: Any, files: Path, place: Path, watch: Stopwatch) -> Any:
     from bpeline.flows.counting.word_counting import count_chunks, placed_shards
     from bpeline.registry.word_counts.store import WordCountStore, shard_key
     from bpeline.registry.workspace.workspace import Workspace
-    from bpeline.tokenizer_core.corpus.reading import Reading
+    from bpeline.tokenizer_core.corpus.reading import ReadOptions
     from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
     from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
     workspace = Workspace.open(place)
-    reading = Reading(SplitPattern.named("gpt2"), (SEPARATOR,))
+    reading = ReadOptions(SplitPattern.named("gpt2"), (SEPARATOR,))
     request: Any = SimpleNamespace(
         reading=reading, workers=2, table_memory=256, sources=(), counts=False
     )

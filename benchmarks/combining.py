@@ -153,9 +153,9 @@ def _note_peak(watch: Stopwatch) -> None:
 
 def _found(store: Any, table: Any) -> Any:
     """What the table holds, read back from its file, and what was left beside it; it goes then."""
-    from bpeline.registry.word_counts import let_go
+    from bpeline.registry.word_counts import evict
 
-    let_go()
+    evict()
     counts = store.open_table(replace(table, reused=True))
     left = [path.name for path in store.workspace.temporary.iterdir()]
     store.forget_table(table.key)

@@ -43,9 +43,9 @@ from bpeline.registry.opening import open_registry
 from bpeline.registry.records import CorpusInput, parse_registered, validate_name
 from bpeline.registry.versions import Lineage
 from bpeline.tokenizer_core import checks
-from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.evaluation import NamedShape
+from bpeline.tokenizer_core.plugins import kind_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _HOW = {"workers", "table_memory", "rules"}  # parameters of a version that are not reused

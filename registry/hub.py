@@ -21,7 +21,7 @@ from bpeline.tokenizer_core.errors import (
     InvalidOption,
     LibraryFailed,
     MissingSource,
-    fenced,
+    wrap_errors,
 )
 
 SCHEME = "hf://"
@@ -194,7 +194,7 @@ def _hub(doing: str) -> Iterator[Any]:
             "expected the optional extra `hub`",
             "type `pip install 'bpeline[hub]'`",
         ) from None
-    with fenced("huggingface_hub", doing):
+    with wrap_errors("huggingface_hub", doing):
         try:
             yield huggingface_hub.HfApi(library_name="bpeline")
         except (

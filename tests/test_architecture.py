@@ -44,7 +44,7 @@ FLOORS = {
         ("reference", "vocabulary"),
         ("pipeline",),
         ("tokenizer_spec",),
-        ("companions",),
+        ("plugins",),
         ("encoding",),
         ("corpus",),
         ("counting",),

@@ -193,7 +193,7 @@ class ArtifactsRefused(RegistryUnreachable):
 
 
 @contextmanager
-def fenced(library: str, doing: str) -> Iterator[None]:
+def wrap_errors(library: str, doing: str) -> Iterator[None]:
     """Raise `LibraryFailed` for exceptions of ``library`` inside the block.
 
     Errors of bpeline, interruptions and `MemoryError` pass unchanged.

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from bpeline.tokenizer_core import checks, encoding
-from bpeline.tokenizer_core.companions import coders_of
 from bpeline.tokenizer_core.corpus import AnyPath, find_source_files, sources_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.encoding import (
@@ -28,6 +27,7 @@ from bpeline.tokenizer_core.encoding import (
 from bpeline.tokenizer_core.errors import InvalidOption, UnknownToken, WrongKind
 from bpeline.tokenizer_core.kernels.memory.python_objects import listed
 from bpeline.tokenizer_core.machine import thread_count
+from bpeline.tokenizer_core.plugins import coders_of
 from bpeline.tokenizer_core.shards import (
     SHARD_BYTES,
     DocumentIds,

@@ -231,7 +231,7 @@ def kernels_after_counting() -> tuple[Any, ...]:
     from bpeline.tokenizer_core.kernels.merging.merge_layout import (
         collect_dense_pairs,
         count_dense_pairs,
-        lay_out_words,
+        fill_initial_state,
     )
     from bpeline.tokenizer_core.kernels.merging.merge_queue import queue_new_pairs
     from bpeline.tokenizer_core.kernels.merging.merge_step import learn
@@ -239,7 +239,7 @@ def kernels_after_counting() -> tuple[Any, ...]:
     from bpeline.tokenizer_core.kernels.tables.pair_tables import fill_merges, fill_slots
 
     return (
-        *(lay_out_words, count_dense_pairs, fill_slots, collect_dense_pairs),
+        *(fill_initial_state, count_dense_pairs, fill_slots, collect_dense_pairs),
         *(queue_new_pairs, learn, measure_tokens, spell_tokens, find_joined_words),
         fill_whole_words,
         *(hash_windows, keep_merges, fill_trie),

@@ -20,7 +20,7 @@ def show_steps(
     """Print each merge of a training on small files: the words, tokens and pairs after it."""
     from bpeline.tokenizer_core import count_words
     from bpeline.tokenizer_core.algorithms import lines_of, steps_of
-    from bpeline.tokenizer_core.companions import kind_of
+    from bpeline.tokenizer_core.plugins import kind_of
 
     algorithm = parameters.get("algorithm", BYTE_BPE)
     check_options(algorithm, parameters["options"])

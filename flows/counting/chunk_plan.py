@@ -19,7 +19,7 @@ from bpeline.tokenizer_core.corpus import (
     ChunkGroup,
     DecontaminationSet,
     FoundFiles,
-    Reading,
+    ReadOptions,
     SkippedFiles,
     Source,
     SourceFile,
@@ -50,7 +50,7 @@ class CorpusPlan:
     known: Mapping[str, FileReading]
     bundles: tuple[Bundle, ...]
     bytes_to_read: int
-    reading: Reading
+    reading: ReadOptions
     by_one_thread: bool = False
     skipped: SkippedFiles = field(default_factory=SkippedFiles)
     shared: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def find_files(request: TrainingRequest, workspace: Workspace) -> FoundFiles:
 
 
 def remarks_on(
-    found: FoundFiles | CorpusPlan, request: TrainingRequest, reading: Reading
+    found: FoundFiles | CorpusPlan, request: TrainingRequest, reading: ReadOptions
 ) -> list[str]:
     """Return remarks on the request and the files found, one line each."""
     remarks = (
@@ -116,13 +116,13 @@ def shared_remarks(found: FoundFiles | CorpusPlan) -> list[str]:
     return remarks
 
 
-def special_remark(files: Sequence[SourceFile], reading: Reading, extends: str = "") -> str:
+def special_remark(files: Sequence[SourceFile], reading: ReadOptions, extends: str = "") -> str:
     """Return a note on text that looks like undeclared special tokens, usually empty."""
     found = look_for_special(files, reading.special_tokens)
     return unknown_special(found, "" if extends else "--special-token")
 
 
-def whole_documents_remark(request: TrainingRequest, reading: Reading) -> str:
+def whole_documents_remark(request: TrainingRequest, reading: ReadOptions) -> str:
     """Return a note if whole documents are left out for the evaluation set."""
     if not reading.leaves_out or reading.pattern.cut_pairs is not None:
         return ""
@@ -149,7 +149,7 @@ def splits_remark(files: Sequence[SourceFile], request: TrainingRequest) -> str:
 
 
 def known_readings(
-    files: Sequence[SourceFile], how: Reading, workspace: Workspace, catalogue: Catalogue
+    files: Sequence[SourceFile], how: ReadOptions, workspace: Workspace, catalogue: Catalogue
 ) -> dict[str, FileReading]:
     """Return the recorded chunks of unchanged files whose counts are all stored.
 
@@ -164,7 +164,7 @@ def known_readings(
 
 
 def keys_of(
-    files: Sequence[SourceFile], readings: Mapping[str, FileReading], how: Reading
+    files: Sequence[SourceFile], readings: Mapping[str, FileReading], how: ReadOptions
 ) -> dict[str, tuple[str, ...]]:
     """Return the keys of each file's chunk counts, for files whose chunks are known."""
     ways = ShardKeys.of_sources(how, {file.source for file in files})
@@ -192,7 +192,7 @@ def sources_of(request: TrainingRequest, workspace: Workspace) -> list[Source]:
 
 
 def recalled(
-    files: Sequence[SourceFile], reading: Reading, recall: Recall
+    files: Sequence[SourceFile], reading: ReadOptions, recall: Recall
 ) -> dict[str, FileReading]:
     """Return what the catalogue knows of files, whose sources may be read differently."""
     ways = ShardKeys.of_sources(reading, {file.source for file in files})
@@ -219,7 +219,7 @@ def recalled(
 def plan_reading(
     files: Sequence[SourceFile],
     known: Mapping[str, FileReading],
-    reading: Reading,
+    reading: ReadOptions,
     engine: engines.Engine | None = None,
 ) -> CorpusPlan:
     """Plan the reading of the files that are not in ``known``."""

@@ -26,7 +26,7 @@ from bpeline.registry.word_counts import (
     key_of_sources,
 )
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import Reading
+from bpeline.tokenizer_core.corpus import ReadOptions
 from bpeline.tokenizer_core.counting import CopiedSections, weights_at
 from bpeline.tokenizer_core.errors import EmptyCorpus
 
@@ -120,7 +120,7 @@ class CountedWords:
     shards_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     copied: CopiedSections = field(default_factory=CopiedSections)
 
-    def looked_into(self, reading: Reading) -> bool:
+    def looked_into(self, reading: ReadOptions) -> bool:
         """Whether any chunk was searched for passages of the evaluation set."""
         left_out = reading.left_out
         return left_out is not None and reading.leaves_out and left_out.looks_into(self.shards)

@@ -28,7 +28,7 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import (
     Chunk,
     ChunkGroup,
-    Reading,
+    ReadOptions,
     SmallFiles,
     SourceFile,
     cut_chunks,
@@ -208,7 +208,7 @@ def count_chunks(
     )
 
 
-def _prepare(reading: Reading, some: Sequence[SourceFile], workspace: Workspace) -> None:
+def _prepare(reading: ReadOptions, some: Sequence[SourceFile], workspace: Workspace) -> None:
     """Compile the kernels; check that the corpus and the store can be read here."""
     for file in some:
         open_source(file, 0, reading.of_source(file.source).fields(file.format)).close()
@@ -272,7 +272,7 @@ def sections_remark(copied: CopiedSections) -> str:
     )
 
 
-def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
+def digest_bundle(bundle: Bundle, reading: ReadOptions) -> list[FileDocuments]:
     """Digest the documents of whole files, with one chunk in memory at a time."""
     documents = []
     for group in bundle:
@@ -283,7 +283,7 @@ def digest_bundle(bundle: Bundle, reading: Reading) -> list[FileDocuments]:
 
 
 def count_bundle(
-    bundle: Bundle, workspace: Workspace, reading: Reading, table_bytes: int, copies: Duplicates
+    bundle: Bundle, workspace: Workspace, reading: ReadOptions, table_bytes: int, copies: Duplicates
 ) -> list[CountedChunk]:
     """Count the chunks of a bundle, with one chunk in memory at a time.
 

@@ -22,7 +22,7 @@ from bpeline.registry.evaluation_sets import has_set, read_documents, read_set
 from bpeline.registry.opening import Registry
 from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.corpus import Reading
+from bpeline.tokenizer_core.corpus import ReadOptions
 from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
 from bpeline.tokenizer_core.evaluation import (
     ALL,
@@ -87,7 +87,7 @@ def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> Tra
 
 
 def own_texts(
-    lineage: Lineage, reading: Reading, slices: list[str]
+    lineage: Lineage, reading: ReadOptions, slices: list[str]
 ) -> tuple[dict[str, KnownText], list[str]]:
     """Return the version's own text for every slice, and notes on it.
 
@@ -133,7 +133,7 @@ def own_texts(
     return texts, notes
 
 
-def _held_out(lineage: Lineage, reading: Reading) -> TextSample | None:
+def _held_out(lineage: Lineage, reading: ReadOptions) -> TextSample | None:
     store = WordCountStore(lineage.registry.workspace)
     try:
         documents = store.held_out_documents(lineage.shards_kept, MOST_OWN)
@@ -144,7 +144,7 @@ def _held_out(lineage: Lineage, reading: Reading) -> TextSample | None:
 
 
 def _evaluated(
-    lineage: Lineage, record: Mapping[str, Any], name: str, reading: Reading
+    lineage: Lineage, record: Mapping[str, Any], name: str, reading: ReadOptions
 ) -> TextSample | None:
     """Return the documents of a slice, if the version's evaluation set is stored here."""
     workspace, digest = lineage.registry.workspace, (record.get("set") or {}).get("digest", "")

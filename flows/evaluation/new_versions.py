@@ -49,7 +49,7 @@ from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core.corpus import (
     ChunkGroup,
-    Reading,
+    ReadOptions,
     SourceFile,
     documents_between,
     new_documents,
@@ -401,7 +401,7 @@ def _champion(registry: Registry, name: str) -> _Champion:
         return None
 
 
-def _first_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:
+def _first_documents(files: Iterable[SourceFile], reading: ReadOptions) -> Iterator[bytes]:
     """Yield documents from the beginning of the corpus, `MOST_TRAINING` bytes."""
     room = MOST_TRAINING
     for file in files:

@@ -35,7 +35,7 @@ from bpeline.registry.loading import ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered, validate_name
 from bpeline.tokenizer_core import checks
-from bpeline.tokenizer_core.corpus import Reading, SkippedFiles
+from bpeline.tokenizer_core.corpus import ReadOptions, SkippedFiles
 from bpeline.tokenizer_core.counting import count_texts, evaluation_documents
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, UnknownVersion
 from bpeline.tokenizer_core.evaluation import (
@@ -180,7 +180,7 @@ def set_from(
     if separator is not None:
         separators = {} if separator == NO_SEPARATOR else {separator: None}
     pattern = tokenizers[0].pattern if tokenizers else SplitPattern.named("gpt2")
-    reading = Reading(pattern, tuple(separators), text_field=text_field)
+    reading = ReadOptions(pattern, tuple(separators), text_field=text_field)
     paths = map(str, sources)
     evaluation = evaluation_sources(
         item if is_named(item) else f"{UNNAMED}={item}" for item in paths

@@ -11,7 +11,7 @@ import numpy as np
 from bpeline.flows.counting import CorpusPlan, CountedWords
 from bpeline.flows.evaluation.new_versions import texts_to_measure
 from bpeline.flows.evaluation.setup import EvaluationSetup
-from bpeline.flows.learning import Learned, given_merges, learn_unwatched
+from bpeline.flows.learning import Learned, initial_merges, learn_unwatched
 from bpeline.flows.requests import LARGEST_VOCAB, TrainingRequest
 from bpeline.registry.opening import Registry
 from bpeline.tokenizer_core.counting import count_texts
@@ -149,7 +149,7 @@ def choose_size(
     """Choose the cheapest size within one training, measured on the evaluation texts."""
     measured = texts_to_measure(words, plan, setup, request, registry, adopts=False)
     initial, _ = (
-        (None, None) if request.transition_size else given_merges(request, registry.workspace)
+        (None, None) if request.transition_size else initial_merges(request, registry.workspace)
     )
     smallest = request.smallest_size_after(0 if initial is None else len(initial))
     cheapest = _cheapest(learned, measured.texts, request, smallest)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from .algorithms import learn_unwatched as learn_unwatched
     from .algorithms import learned_from as learned_from
     from .continuation import keep_words as keep_words
-    from .merges import given_merges as given_merges
+    from .merges import initial_merges as initial_merges
     from .merges import learn_merges as learn_merges
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

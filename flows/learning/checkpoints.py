@@ -148,7 +148,7 @@ def learned(
         workspace: its shared store may have a checkpoint of another machine.
         checkpoint: derived from the word counts and from the settings, except for the number of
             merges: fewer merges are a prefix of more.
-        train: takes ``resume_from``, ``checkpoint`` and ``on_progress``, see `merging.Course`.
+        train: takes ``resume_from``, ``checkpoint`` and ``on_progress``, see `CheckpointPolicy`.
     """
     fetch(workspace, checkpoint)
     resumed = merges_in(checkpoint)

@@ -75,7 +75,7 @@ def learn_merges(
 ) -> LearnedMerges:
     """Learn merges with a checkpoint, which later runs over the same counts continue."""
     assert not request.forbid_from, "flows.evaluation.with_forbidden_tokens writes the findings out"
-    initial, base = given_merges(request, workspace)
+    initial, base = initial_merges(request, workspace)
     wanted, rules = request.merges, request.token_rules
 
     def train(resume_from: Path | None, **course: Any) -> tuple[int, PrunedWords]:
@@ -100,7 +100,7 @@ def learn_merges(
     return LearnedMerges(checkpoint, merges, wanted, min(resumed, merges), pruned, base, rules)
 
 
-def given_merges(
+def initial_merges(
     request: TrainingRequest, workspace: Workspace
 ) -> tuple[NDArray[np.int32] | None, Path | None]:
     """Return the initial merges (or None), and the extended version's path (or None).
@@ -139,7 +139,7 @@ def learn_alike(
     words: CountedWords, request: TrainingRequest, workspace: Workspace, listener: Listener
 ) -> LearnedMerges:
     """Learn merges, each for the language with the worst compression."""
-    initial, base = given_merges(request, workspace)
+    initial, base = initial_merges(request, workspace)
     store = WordCountStore(workspace)
     languages = _own_counts(words, request, store)
     development, read = _development_counts(request)

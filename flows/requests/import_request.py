@@ -121,7 +121,7 @@ class ImportRequest(Request):
         Not by the tokenizer's pattern and special tokens, so that a set is the same whatever is
         imported first; what looks like a special token is cut out of it, as of every set.
         """
-        from bpeline.tokenizer_core.corpus import Reading
+        from bpeline.tokenizer_core.corpus import ReadOptions
         from bpeline.tokenizer_core.splitting import SplitPattern
 
-        return Reading(SplitPattern.named("gpt2"), text_field=self.text_field)
+        return ReadOptions(SplitPattern.named("gpt2"), text_field=self.text_field)

@@ -23,7 +23,7 @@ from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.environment import PROJECT_TABLE
 from bpeline.registry.evaluation import MOST_HELD_OUT, missing_text, share_to_watch
 from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
-from bpeline.tokenizer_core.corpus import Reading, Source, SourceFile, find_source_files
+from bpeline.tokenizer_core.corpus import ReadOptions, Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.digests import MANIFEST
 from bpeline.tokenizer_core.errors import BpelineError, MissingSource
@@ -85,7 +85,7 @@ def sources_beside(folder: Path) -> list[FoundSource]:
     return sorted(found, key=lambda one: -one.bytes)
 
 
-def advised_share(files: Sequence[SourceFile], reading: Reading) -> tuple[float, str]:
+def advised_share(files: Sequence[SourceFile], reading: ReadOptions) -> tuple[float, str]:
     """The share to hold out so that `bpeline drift` can judge, and else why there is none.
 
     Reads no more text than would be enough for the usual share; nothing from object stores.

@@ -29,11 +29,11 @@ from bpeline.flows.requests.corpus_files import (
 from bpeline.flows.requests.request import Maybe, Request
 from bpeline.flows.requests.source_spelling import NamedSource, is_file
 from bpeline.registry.records import validate_name
-from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, likely
 from bpeline.tokenizer_core.evaluation import MODEL_SHAPES, model_shape
 from bpeline.tokenizer_core.formats import declared_roles
 from bpeline.tokenizer_core.machine import available_processors
+from bpeline.tokenizer_core.plugins import kind_of
 from bpeline.tokenizer_core.urls import absolute_name
 
 if TYPE_CHECKING:
@@ -604,12 +604,12 @@ class TrainingRequest(Request):
 
     @property
     def reading(self) -> Any:
-        """How bytes become counted text (a ``Reading``)."""
-        from bpeline.tokenizer_core.corpus import Reading
+        """How bytes become counted text (a ``ReadOptions``)."""
+        from bpeline.tokenizer_core.corpus import ReadOptions
         from bpeline.tokenizer_core.derived import is_slot
         from bpeline.tokenizer_core.splitting import SplitPattern
 
-        return Reading(
+        return ReadOptions(
             pattern=SplitPattern.parse(self.pattern).within_named(self._sentences_of_words),
             # Slots of a version that is extended stand in no text, and cut none.
             special_tokens=tuple(one for one in self.special_tokens if not is_slot(one)),

@@ -23,7 +23,7 @@ from bpeline.flows.running import COMBINE_COUNTS, COUNT_WORDS, LEARN_MERGES, tel
 from bpeline.flows.wording import counted
 from bpeline.registry.loading import holds_version, kept_export, load_tokenizer
 from bpeline.registry.versions import Lineage
-from bpeline.registry.word_counts import RecordedFile, ShardStatistics, hold
+from bpeline.registry.word_counts import RecordedFile, ShardStatistics
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.corpus import DecontaminationSet, Source, SourceFile, find_source_files
@@ -123,7 +123,7 @@ def words_kept(lineage: Lineage) -> CountedWords | None:
     if words is None or table is None:
         return None
     table = replace(table, counts_digest=words.digest, reused=False)
-    hold(table, words)
+    keep(table, words)
     return CountedWords(table, "", (), ShardStatistics())
 
 

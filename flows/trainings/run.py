@@ -17,7 +17,7 @@ from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
 from bpeline.registry.records import RunRecord
 from bpeline.registry.upkeep import FAILED, KILLED, show_ends
-from bpeline.registry.word_counts import let_go
+from bpeline.registry.word_counts import evict
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.corpus import LEFT_OUT_RULE
 from bpeline.tokenizer_core.errors import (
@@ -127,7 +127,7 @@ def training_run(
                     try:
                         yield run
                     finally:
-                        let_go()  # release the words of this run
+                        evict()  # release the words of this run
             except BaseException as error:
                 interruption = interruption_behind(error)
                 if interruption is not None:

@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.records import check_fields
 from bpeline.tokenizer_core.splitting import LETTERS_SINCE, unicode_version
 
 if TYPE_CHECKING:
-    from bpeline.registry.certify.native_readers import Reading
+    from bpeline.registry.certify.native_readers import ReadOptions
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 SUFFIX = ".certificate.json"
@@ -156,7 +156,7 @@ def certify(
     )
 
 
-def _newer_characters(reading: Reading) -> tuple[str, ...]:
+def _newer_characters(reading: ReadOptions) -> tuple[str, ...]:
     """A note on characters newer than the Unicode version of the program."""
     theirs, ours = reading.unicode, unicode_version()
     since = [

@@ -30,7 +30,7 @@ Comparison = tuple[str, Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """The result of reading an export with a library.
 
     Attributes:
@@ -52,7 +52,7 @@ def native_reading(
     path: Path,
     texts: Sequence[str],
     folder: Path | None = None,
-) -> Reading:
+) -> ReadOptions:
     """Read an export, and encode texts, with the library of its format.
 
     Args:
@@ -62,7 +62,7 @@ def native_reading(
         LibraryFailed: the library is missing or cannot read the export.
     """
     if format == "bpeline":
-        return Reading(
+        return ReadOptions(
             "bpeline", _installed("bpeline"), "texts", _by_bpeline(tokenizer, path, texts)
         )
     if format not in _READERS:
@@ -73,7 +73,7 @@ def native_reading(
             answer = reader.ask(reader.library, tokenizer, path, sent, folder)
             comparisons = reader.compare(tokenizer, sent, answer)
             unicode = newest_unicode(answer.get("letters", ()))
-            return Reading(reader.library, answer["version"], reader.unit, comparisons, unicode)
+            return ReadOptions(reader.library, answer["version"], reader.unit, comparisons, unicode)
     where = "installed" if folder is None else f"in {folder}"
     raise LibraryFailed(f"{_READERS[format][0].library} is not {where}")
 

@@ -19,7 +19,7 @@ from bpeline.registry.records import ByPath, DevelopmentText, parse_reference
 from bpeline.registry.versions import Lineage
 from bpeline.registry.word_counts import WordCountStore
 from bpeline.tokenizer_core import checks
-from bpeline.tokenizer_core.corpus import Reading, SkippedFiles, Source, search_sources
+from bpeline.tokenizer_core.corpus import ReadOptions, SkippedFiles, Source, search_sources
 from bpeline.tokenizer_core.counting import documents_of
 from bpeline.tokenizer_core.display import number_text
 from bpeline.tokenizer_core.errors import CorruptFile, UnknownEvaluationSet
@@ -414,12 +414,12 @@ def _held_out(registry: Registry, version: ResolvedVersion) -> list[bytes]:
 
 def _reading(
     tokenizers: tuple[Tokenizer, Tokenizer], text_field: str, separator: str | None
-) -> Reading:
+) -> ReadOptions:
     """Documents end at the separator, else at the special tokens of either."""
     separators = dict.fromkeys(
         text for each in tokenizers for text in separators_of(each, separator)
     )
-    return Reading(tokenizers[0].pattern, tuple(separators), text_field=text_field)
+    return ReadOptions(tokenizers[0].pattern, tuple(separators), text_field=text_field)
 
 
 def _pattern(tokenizer: Tokenizer) -> str:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from bpeline.registry.catalogue import ChunkRecord
     from bpeline.registry.word_counts import RecordedFile, Shard
-    from bpeline.tokenizer_core.corpus import ChunkText, Reading, SourceFile
+    from bpeline.tokenizer_core.corpus import ChunkText, ReadOptions, SourceFile
     from bpeline.tokenizer_core.counting import WordCounts
     from bpeline.tokenizer_core.evaluation import TokenUse
     from bpeline.tokenizer_core.tokenizer import Tokenizer
@@ -57,7 +57,7 @@ class TrainedOn:
     words: WordCounts
     use: TokenUse
     files: Sequence[RecordedFile]
-    reading: Reading
+    reading: ReadOptions
     unchanged: Mapping[str, SourceFile] = field(default_factory=dict)
     made: MadeTokens | None = None
     copies: Duplicates = field(default_factory=Duplicates)
@@ -76,7 +76,7 @@ class _Place:
     path: str
     chunk: ChunkRecord
     begin: int
-    reading: Reading
+    reading: ReadOptions
 
 
 @dataclass(frozen=True, slots=True)

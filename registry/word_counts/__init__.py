@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from .corpus_records import keep_corpus_record as keep_corpus_record
     from .handles import ShardStatistics as ShardStatistics
     from .handles import TableHandle as TableHandle
-    from .held import hold as hold
-    from .held import let_go as let_go
+    from .held import evict as evict
+    from .held import keep as keep
     from .mixtures import SourceSums as SourceSums
     from .mixtures import WeighedShards as WeighedShards
     from .mixtures import as_counted as as_counted

@@ -13,7 +13,7 @@ _held: dict[tuple[str, str], WordCounts] = {}
 _holding = threading.Lock()
 
 
-def hold(handle: TableHandle, counts: WordCounts) -> None:
+def keep(handle: TableHandle, counts: WordCounts) -> None:
     """Cache the content of a table."""
     with _holding:
         _held[_key(handle)] = counts
@@ -24,7 +24,7 @@ def held(handle: TableHandle) -> WordCounts | None:
     return None if handle.reused else _held.get(_key(handle))
 
 
-def let_go(paths: Iterable[Path] | None = None) -> None:
+def evict(paths: Iterable[Path] | None = None) -> None:
     """Drop the cached contents of these table files, or all."""
     with _holding:
         names = None if paths is None else set(map(str, paths))

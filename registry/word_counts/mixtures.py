@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bpeline.registry.word_counts.handles import TableHandle
-from bpeline.registry.word_counts.held import let_go
+from bpeline.registry.word_counts.held import evict
 from bpeline.registry.word_counts.shard_records import ShardRef
 from bpeline.registry.word_counts.store import WordCountStore
 from bpeline.registry.word_counts.tables import write_statistics
@@ -90,7 +90,7 @@ def combine_sources(
         weighted_sums = {part.key: (part.total, part.total_bytes) for part, _, _ in counting}
     else:
         table, weighted_sums = _weighted(store, counting)
-    let_go(part.path for part in own if part and part.key != table.key)
+    evict(part.path for part in own if part and part.key != table.key)
     return table, [
         _sums(part, *weighted_sums.get(part.key, (0, 0))) if part else _NOTHING for part in own
     ]

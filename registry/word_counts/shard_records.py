@@ -12,7 +12,7 @@ from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
 from bpeline.tokenizer_core.splitting import SplitPattern
 
 if TYPE_CHECKING:
-    from bpeline.tokenizer_core.corpus import Reading
+    from bpeline.tokenizer_core.corpus import ReadOptions
     from bpeline.tokenizer_core.counting import ChunkCounts
 
 RECORD_FORMAT = 3
@@ -99,18 +99,18 @@ class ShardKeys:
         plain: the same without decontamination.
     """
 
-    reading: Reading
+    reading: ReadOptions
     digest: str
-    plain: Reading
+    plain: ReadOptions
     plain_digest: str
 
     @classmethod
-    def of(cls, reading: Reading) -> ShardKeys:
+    def of(cls, reading: ReadOptions) -> ShardKeys:
         plain = replace(reading, left_out=None)
         return cls(reading, reading.digest, plain, plain.digest)
 
     @classmethod
-    def of_sources(cls, reading: Reading, sources: Iterable[str]) -> dict[str, ShardKeys]:
+    def of_sources(cls, reading: ReadOptions, sources: Iterable[str]) -> dict[str, ShardKeys]:
         """Return source name → keys."""
         return {name: cls.of(reading.of_source(name)) for name in sources}
 
@@ -119,7 +119,7 @@ class ShardKeys:
         keys = (shard_key(digest, self.plain_digest) for digest in chunk_digests)
         return self.reading.left_out is not None and not self.reading.left_out.looks_into(keys)
 
-    def reading_of(self, chunk_digest: str) -> tuple[Reading, str]:
+    def reading_of(self, chunk_digest: str) -> tuple[ReadOptions, str]:
         """Return how a chunk is read, and the digest of that."""
         if self.are_plain([chunk_digest]):
             return self.plain, self.plain_digest

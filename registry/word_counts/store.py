@@ -17,7 +17,7 @@ import numpy as np
 
 from bpeline.registry.word_counts.earlier_tables import PLACES, part_of
 from bpeline.registry.word_counts.handles import ShardStatistics, TableHandle
-from bpeline.registry.word_counts.held import held, hold, let_go
+from bpeline.registry.word_counts.held import evict, held, keep
 from bpeline.registry.word_counts.shard_records import Shard, ShardRef, shard_key
 from bpeline.registry.word_counts.shards import ShardFiles, SmallShards
 from bpeline.registry.word_counts.table_records import TABLE_FORMAT, recorded_table
@@ -202,7 +202,7 @@ class WordCountStore:
         handle = TableHandle(
             key, path, len(counts), counts.total, counts.total_bytes, counts.digest
         )
-        hold(handle, counts)
+        keep(handle, counts)
         record = {
             "format": TABLE_FORMAT,
             "key": key,
@@ -259,7 +259,7 @@ class WordCountStore:
     def forget_table(self, key: str) -> None:
         """Remove a table, its record first."""
         path = self.workspace.table(key)
-        let_go([path])
+        evict([path])
         for part in (self.workspace.table_manifest(key), path, log_of(path)):
             forget(self.workspace, part)
 

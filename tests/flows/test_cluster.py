@@ -363,10 +363,10 @@ def request_for(tmp_path: Path) -> Any:
     """A training request, as far as counting and adding up look at it."""
     from types import SimpleNamespace
 
-    from bpeline.tokenizer_core.corpus.reading import Reading
+    from bpeline.tokenizer_core.corpus.reading import ReadOptions
     from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
-    reading = Reading(SplitPattern.named("gpt2"), (END,), held_out=0.02)
+    reading = ReadOptions(SplitPattern.named("gpt2"), (END,), held_out=0.02)
     return SimpleNamespace(
         reading=reading, workers=2, table_memory=64, paths=("files",), sources=(), counts=()
     )

@@ -29,7 +29,7 @@ from bpeline.flows.requests.training_request import TrainingRequest
 from bpeline.flows.running import progress
 from bpeline.flows.running.steps import MOST_TASKS, Stopped
 from bpeline.registry.workspace.workspace import Workspace
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.sources import find_source_files, sources_of
 from bpeline.tokenizer_core.errors import InvalidOption, StorageError, WorkerLost, WorkerRefused
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -397,7 +397,7 @@ def test_small_files_are_counted_by_one_thread(
         return working_threads(step, items, workers, *rest, **shared)
 
     monkeypatch.setattr(engines, "map_threads", told)
-    reading = Reading(SplitPattern.parse(pattern))
+    reading = ReadOptions(SplitPattern.parse(pattern))
     plan = plan_reading(found, {}, reading, Threads(2))
     corpus = count_chunks(plan, request, Workspace.open(tmp_path / "workspace"))
     assert corpus.corpus_bytes == sum(file.size for file in found)

@@ -17,13 +17,13 @@ from bpeline.registry import load_tokenizer
 from bpeline.registry.evaluation.measured import read_evaluation
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking.tracked import plain_metrics
-from bpeline.tokenizer_core.companions import kind_of
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation.metric_names import (
     BYTES_PER_TOKEN,
     NAMES,
     TOO_FEW_DOCUMENTS,
 )
+from bpeline.tokenizer_core.plugins import kind_of
 
 Command = Callable[..., Result]
 RULES = f"""

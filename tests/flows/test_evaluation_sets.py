@@ -21,7 +21,7 @@ from bpeline.registry.loading import resolve
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records.references import ByNumber
 from bpeline.registry.versions.lineage import Lineage
-from bpeline.tokenizer_core.corpus import Reading, Source, find_source_files
+from bpeline.tokenizer_core.corpus import ReadOptions, Source, find_source_files
 from bpeline.tokenizer_core.counting import evaluation_documents
 from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -517,7 +517,7 @@ def test_texts_make_one_set_for_all_patterns(here: Path) -> None:
     files = find_source_files([Source(str(here / "much.txt"))])
     digests = set()
     for name in ("gpt2", "o200k", r"\b\w+|\W"):
-        reading = Reading(SplitPattern.parse(name))
+        reading = ReadOptions(SplitPattern.parse(name))
         documents = list(evaluation_documents(files, reading))
         assert len(documents) > 100
         digests.add(as_set([Text("much", documents, files=("much.txt",))])[0].digest)

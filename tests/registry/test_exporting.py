@@ -33,7 +33,7 @@ from bpeline.tokenizer_core.errors import (
     InvalidTokenizer,
     RegistryUnreachable,
     WorkerLost,
-    fenced,
+    wrap_errors,
 )
 from bpeline.tokenizer_core.formats import gguf, huggingface
 from bpeline.tokenizer_core.formats.known import format_named
@@ -442,7 +442,7 @@ def test_a_library_in_a_folder_of_its_own_ends_nothing_here(
 
 
 def test_an_interruption_passes_the_fence() -> None:
-    with pytest.raises(KeyboardInterrupt), fenced("a library", "working"):
+    with pytest.raises(KeyboardInterrupt), wrap_errors("a library", "working"):
         raise KeyboardInterrupt
-    with pytest.raises(MemoryError), fenced("a library", "working"):
+    with pytest.raises(MemoryError), wrap_errors("a library", "working"):
         raise MemoryError

@@ -26,14 +26,14 @@ from bpeline.registry.word_counts import ShardRef, WordCountStore, shard_key
 from bpeline.registry.word_counts.corpus_records import RecordedFile
 from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe
-from bpeline.tokenizer_core.corpus.reading import CHUNK_BYTES, Reading
+from bpeline.tokenizer_core.corpus.reading import CHUNK_BYTES, ReadOptions
 from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation.metric_names import ALL
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
 END = "<|end|>"
-READING = Reading(SplitPattern.parse(r"\S+|\s+"), (END,))
+READING = ReadOptions(SplitPattern.parse(r"\S+|\s+"), (END,))
 ADDRESS, SHARED = "jane.doe@example.com", "press@example.org"
 
 
@@ -44,7 +44,7 @@ class Corpus:
     workspace: Workspace
     folder: Path
     chunk_bytes: int = CHUNK_BYTES
-    reading: Reading = READING
+    reading: ReadOptions = READING
     files: list[RecordedFile] = field(default_factory=list)
     refs: list[ShardRef] = field(default_factory=list)
     base: int = 0

@@ -25,14 +25,14 @@ from bpeline.tokenizer_core import SplitPattern, Tokenizer, train_bpe
 from bpeline.tokenizer_core.corpus import chunking
 from bpeline.tokenizer_core.corpus.chunking import plan_chunk_groups, read_chunks
 from bpeline.tokenizer_core.corpus.documents import ChunkText, documents_between
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk
 from bpeline.tokenizer_core.evaluation.tokens_in_use import token_use
 
 END = "<|end|>"
 PATTERN = SplitPattern.parse(r"\S+|\s+")
-READING = Reading(PATTERN, (END,))
+READING = ReadOptions(PATTERN, (END,))
 # Words that share parts: what is learned of them comes about in several words.
 PIECES = ["ab", "cd", "xy", "zz", "ef", "a", "q", "é", "aba", "cdc"]
 
@@ -43,7 +43,7 @@ class Corpus:
     """A counted corpus of a few files, and what its documents made."""
 
     def __init__(
-        self, folder: Path, files: Mapping[str, bytes], reading: Reading, chunk_bytes: int,
+        self, folder: Path, files: Mapping[str, bytes], reading: ReadOptions, chunk_bytes: int,
         table_bytes: int | None = None,
     ) -> None:  # fmt: skip
         self.workspace = Workspace.open(folder / "workspace")
@@ -130,7 +130,7 @@ def test_tokens_of_one_place_are_those_whose_merges_fire_there(
     tmp_path: Path, seed: int, held_out: float, names: list[str]
 ) -> None:
     random_ = random.Random(seed)
-    reading = Reading(PATTERN, (END,), held_out=held_out)
+    reading = ReadOptions(PATTERN, (END,), held_out=held_out)
     texts = random_documents(random_, 60)
     share = len(texts) // len(names)
     files = {
@@ -156,7 +156,7 @@ def test_of_unchanged_files_single_documents_are_read(
     monkeypatch.setattr(chunking, "_FIRST_BYTES", look)
     texts = random_documents(random.Random(9), 60)
     files = {name: written(name, texts), f"b{name}": written(name, [*texts[30:40], "own"])}
-    corpus = Corpus(tmp_path, files, Reading(PATTERN, (END,), held_out=0.2), 5_000)
+    corpus = Corpus(tmp_path, files, ReadOptions(PATTERN, (END,), held_out=0.2), 5_000)
     tokenizer = train_bpe(corpus.words, 420, special_tokens=[END])
     _, one_document = corpus.made(tokenizer)
     monkeypatch.setattr(token_places, "read_again", never)
@@ -186,7 +186,7 @@ def test_special_tokens_that_overlap(tmp_path: Path, specials: tuple[str, ...]) 
     texts = ["".join(random_.choices(["a", "b", "aab", "xyxyx", "zqz", " c", " d"], k=40))
              for _ in range(40)]  # fmt: skip
     files = {"a.txt": " ".join(texts[:20]).encode(), "b.txt": " ".join(texts[20:]).encode()}
-    corpus = Corpus(tmp_path, files, Reading(PATTERN, specials), 700)
+    corpus = Corpus(tmp_path, files, ReadOptions(PATTERN, specials), 700)
     tokenizer = train_bpe(corpus.words, 300, special_tokens=specials, min_count=2)
     one_chunk, one_document = corpus.made(tokenizer)
     for unchanged in (True, False):
@@ -199,7 +199,7 @@ def test_text_with_replaced_bytes(tmp_path: Path) -> None:
     texts = random_documents(random.Random(4), 40)
     lines = written("a.jsonl", texts).replace(b"ab", b"\xff\xfe" * 9)
     files = {"a.jsonl": lines, "b.txt": written("b.txt", texts[:9]).replace(b"cd", b"\xc3")}
-    corpus = Corpus(tmp_path, files, Reading(PATTERN, (END,), "replace"), 5_000)
+    corpus = Corpus(tmp_path, files, ReadOptions(PATTERN, (END,), "replace"), 5_000)
     tokenizer = train_bpe(corpus.words, 420, special_tokens=[END])
     one_chunk, one_document = corpus.made(tokenizer)
     assert one_document

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 
-from bpeline.registry.word_counts import ShardRef, WordCountStore, let_go
+from bpeline.registry.word_counts import ShardRef, WordCountStore, evict
 from bpeline.registry.word_counts import store as word_count_store
 from bpeline.registry.word_counts import tables as word_count_tables
 from bpeline.registry.workspace.workspace import Workspace
@@ -52,7 +52,7 @@ def test_the_process_that_made_a_table_does_not_read_it_again(store: WordCountSt
     read = store.open_table(found)
     assert read is not counts
     assert list(read.items()) == list(counts.items())
-    let_go([made.path])
+    evict([made.path])
     assert store.open_table(made) is not counts
 
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import zstandard
 
 from bpeline.tokenizer_core.corpus.chunking import plan_chunk_groups, read_chunks
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts, count_chunk
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 GPT2 = SplitPattern.named("gpt2")
 SPECIALS = ("<|endoftext|>", "<|end", "of text|>")
-READING = Reading(GPT2, SPECIALS)
+READING = ReadOptions(GPT2, SPECIALS)
 
 
 def file_of(path: Path) -> SourceFile:
@@ -35,7 +35,7 @@ def write(path: Path, content: str | bytes) -> SourceFile:
 
 
 def counted(
-    file: SourceFile, chunk_bytes: int, reading: Reading = READING, max_groups: int = 3
+    file: SourceFile, chunk_bytes: int, reading: ReadOptions = READING, max_groups: int = 3
 ) -> list[ChunkCounts]:
     return [
         count_chunk(chunk, text, reading)

@@ -69,12 +69,15 @@ def test_what_is_no_object_is_refused() -> None:
 
 
 def cut(
-    content: str, *tokens: AddedToken, begin: int = 0, unsought: frozenset[int] = frozenset()
+    content: str,
+    *tokens: AddedToken,
+    begin: int = 0,
+    ignored_special_ids: frozenset[int] = frozenset(),
 ) -> list[Any]:
     text = Text.of(content.encode())
     matcher = AddedTokenMatcher(tokens, [token.content.encode() for token in tokens])
     whole = np.array([[begin, text.size]]), np.array([-1])
-    spans, behind = matcher.cut(text, *whole, unsought)
+    spans, behind = matcher.cut(text, *whole, ignored_special_ids)
     pieces = [text.bytes(*span).decode() for span in spans.tolist()]
     return [part for pair in zip(pieces, behind.tolist(), strict=True) for part in pair][:-1]
 
@@ -110,8 +113,8 @@ def test_many_spans_are_cut_at_once() -> None:
 
 def test_what_is_not_sought_covers_its_characters() -> None:
     tokens = AddedToken(1, "<a>", special=True), AddedToken(2, "a>")
-    assert cut("<a>a>", *tokens, unsought=frozenset({1, 99})) == ["<a>", 2, ""]
-    assert cut("<a>a>", *tokens, unsought=frozenset({1, 2})) == ["<a>a>"]
+    assert cut("<a>a>", *tokens, ignored_special_ids=frozenset({1, 99})) == ["<a>", 2, ""]
+    assert cut("<a>a>", *tokens, ignored_special_ids=frozenset({1, 2})) == ["<a>a>"]
 
 
 def test_white_space_is_taken_once() -> None:

@@ -147,15 +147,15 @@ TAKE_PART = """
 import sys
 from bpeline.tokenizer_core import warm_up
 from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
-from bpeline.tokenizer_core.kernels.counting.word_table import hold_table, let_table_go
+from bpeline.tokenizer_core.kernels.counting.word_table import lock_table, unlock_table
 
 warm_up._AHEAD = "import time; time.sleep(60)"  # never comes to the first
 warm_up.available_processors = lambda: 2
-warm_up.kernels_after_counting = lambda: (hold_table, let_table_go)
+warm_up.kernels_after_counting = lambda: (lock_table, unlock_table)
 with warm_up.compiling_ahead() as take_part:
-    print(are_kept(hold_table), are_kept(let_table_go), end=" ")
+    print(are_kept(lock_table), are_kept(unlock_table), end=" ")
     take_part()
-    print(are_kept(hold_table, let_table_go))
+    print(are_kept(lock_table, unlock_table))
 """
 
 

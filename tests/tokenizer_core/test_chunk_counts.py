@@ -13,7 +13,7 @@ import pytest
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.chunking import Chunk
 from bpeline.tokenizer_core.corpus.documents import ChunkText, documents_between
-from bpeline.tokenizer_core.corpus.reading import SECTION_BYTES, Reading, hold_out, sections_of
+from bpeline.tokenizer_core.corpus.reading import SECTION_BYTES, ReadOptions, hold_out, sections_of
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting import chunk_counts
 from bpeline.tokenizer_core.counting.chunk_counts import (
@@ -202,7 +202,7 @@ def test_words_of_many_megabytes_take_linear_time() -> None:
 def test_special_tokens_are_never_counted_and_never_joined_over() -> None:
     source = random.Random(11)
     for content in [*TEMPTING, *(random_text(source, 120) for _ in range(60))]:
-        reading = Reading(GPT2, SPECIALS)
+        reading = ReadOptions(GPT2, SPECIALS)
         result = count_chunk(CHUNK, ChunkText.of(Text.of(content.encode())), reading)
         assert words_of(result.counts) == reference.count_words([content], GPT2.regex, SPECIALS)
         pieces = reference.cut_at_special_tokens(content, SPECIALS)
@@ -323,8 +323,8 @@ def test_text_without_any_cut_is_one_section() -> None:
 def test_training_and_held_out_words_together_are_all_words() -> None:
     content = "<|end|>".join(prose(seed, 20_000) for seed in range(12))
     text = ChunkText.of(Text.of(content.encode()))
-    result = count_chunk(CHUNK, text, Reading(GPT2, ("<|end|>",), held_out=0.4))
-    everything = count_chunk(CHUNK, text, Reading(GPT2, ("<|end|>",)))
+    result = count_chunk(CHUNK, text, ReadOptions(GPT2, ("<|end|>",), held_out=0.4))
+    everything = count_chunk(CHUNK, text, ReadOptions(GPT2, ("<|end|>",)))
     assert not everything.held_out
     together = Counter(words_of(result.counts))
     for section in result.held_out:
@@ -346,7 +346,7 @@ def test_how_far_counting_is_is_told_and_changes_nothing(
     content = "<|end|>".join([prose(1, 30_000), *TEMPTING, prose(2, 3_000)])
     text = ChunkText.of(Text.of(content.encode()))
     pattern = SplitPattern(regex=regex) if regex else GPT2
-    reading = Reading(pattern, ("<|end|>",), held_out=held_out)
+    reading = ReadOptions(pattern, ("<|end|>",), held_out=held_out)
     told: list[int] = []
     result = count_chunk(CHUNK, text, reading, table_bytes, None, b"", told.append)
     silent = count_chunk(CHUNK, text, reading, table_bytes)
@@ -381,7 +381,7 @@ def test_the_held_out_share_is_about_what_was_asked_for(share: float) -> None:
     raw = random.Random(9).randbytes(40_000)
     spans = np.arange(40_001, dtype=np.int64)[: 40_000 // 10 * 10 : 10].repeat(2).reshape(-1, 2)
     spans[:, 1] += 10
-    below = Reading(GPT2, held_out=share).held_out_below
+    below = ReadOptions(GPT2, held_out=share).held_out_below
     _, held_out = hold_out(Text.of(raw), spans, below, None)
     assert abs(len(held_out) / len(spans) - share) < 0.03
 
@@ -389,7 +389,7 @@ def test_the_held_out_share_is_about_what_was_asked_for(share: float) -> None:
 def test_what_is_held_out_stays_so_when_text_is_appended() -> None:
     before = prose(3, 60_000)
     after = before + " " + prose(4, 60_000)
-    reading = Reading(GPT2, held_out=0.5)
+    reading = ReadOptions(GPT2, held_out=0.5)
     one, two = (
         count_chunk(CHUNK, ChunkText.of(Text.of(content.encode())), reading).held_out
         for content in (before, after)

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.corpus.chunking import (
     plan_chunk_groups,
     read_chunks,
 )
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.source_bytes import PlainBytes
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
@@ -65,7 +65,7 @@ def tempting_text(seed: int, pieces: int) -> str:
 def test_counts_do_not_depend_on_the_grid(
     tmp_path: Path, pattern: SplitPattern, suffix: str, texts: int
 ) -> None:
-    reading = Reading(pattern, SPECIALS)
+    reading = ReadOptions(pattern, SPECIALS)
     for seed in range(texts):
         content = tempting_text(seed, 150)
         file = write(tmp_path / f"a.txt{suffix}", content)
@@ -124,7 +124,7 @@ def test_groups_with_any_legal_cuts_tile_a_file_too(
     assert reached == file.size
 
 
-def borders(file: SourceFile, chunk_bytes: int, reading: Reading, step: int) -> list[int]:
+def borders(file: SourceFile, chunk_bytes: int, reading: ReadOptions, step: int) -> list[int]:
     """Where a group would begin that was planned to begin at each of these positions."""
     found = []
     for position in range(0, file.size, step):
@@ -148,7 +148,7 @@ def test_a_group_planned_to_begin_later_does_not_begin_earlier(
         for _ in range(9)
     )
     file = write(tmp_path / "a.txt", content)
-    found = borders(file, chunk_bytes, Reading(GPT2, ("<s>",)), len(content) // 150)
+    found = borders(file, chunk_bytes, ReadOptions(GPT2, ("<s>",)), len(content) // 150)
     assert found == sorted(found)
     assert len({*found}) > 5
 
@@ -164,7 +164,7 @@ def test_spaces_that_no_pair_knows_are_borders_in_order(
         monkeypatch.setattr(SplitPattern, "cut_pairs", property(lambda _: None))
     content = b"one " * 50 + b"a" * 9_000 + unlike + b" two" * 50 + b"b" * 9_000 + b" c d"
     file = write(tmp_path / "a.txt", content)
-    found = borders(file, 3_000, Reading(GPT2, (), "replace"), 100)
+    found = borders(file, 3_000, ReadOptions(GPT2, (), "replace"), 100)
     assert found == sorted(found)
     assert content.index(b" two") in found
 
@@ -188,7 +188,7 @@ def test_what_is_cut_in_one_way_only_is_looked_through_once(
 
 def test_bytes_counted_and_special_tokens_are_all_bytes(tmp_path: Path) -> None:
     content = "<|endoftext|>".join(tempting_text(seed, 40) for seed in range(20))
-    reading = Reading(GPT2, ("<|endoftext|>",))
+    reading = ReadOptions(GPT2, ("<|endoftext|>",))
     chunks = counted(write(tmp_path / "a.txt", content), 128, reading)
     seen = sum(chunk.special_tokens_seen for chunk in chunks)
     assert seen == content.count("<|endoftext|>")

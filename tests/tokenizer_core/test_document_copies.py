@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bpeline.tokenizer_core.corpus import Reading, Source, find_source_files
+from bpeline.tokenizer_core.corpus import ReadOptions, Source, find_source_files
 from bpeline.tokenizer_core.counting import count_words, digest_documents, find_copies
 from bpeline.tokenizer_core.splitting import SplitPattern
 
@@ -69,7 +69,7 @@ def test_documents_are_counted_once_as_a_set_would(seed: int, tmp_path: Path) ->
 def test_what_is_copied_is_told_in_documents_and_bytes(chunk_bytes: int, tmp_path: Path) -> None:
     corpus, documents = written(tmp_path / "corpus", 7)
     documents = [*filter(None, documents)]
-    reading = Reading(SplitPattern.named("gpt2"), special_tokens=(END,))
+    reading = ReadOptions(SplitPattern.named("gpt2"), special_tokens=(END,))
     files = find_source_files([Source(str(corpus))])
     copies = find_copies([(one.path, digest_documents(one, reading, chunk_bytes)) for one in files])
     sizes = [len(one.encode()) for one in documents]

@@ -19,8 +19,8 @@ from bpeline.tokenizer_core import (
     train_wordpiece,
 )
 from bpeline.tokenizer_core.algorithms import WHOLE_TEXT, SentencePieceBpe, greedy_longest
-from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.errors import InvalidOption
+from bpeline.tokenizer_core.plugins import PLUGINS
 from bpeline.tokenizer_core.word_encoding import explain_words
 
 WORDS = {b"low": 5, b"lower": 2, b"newest": 6, b"widest": 3, "мама".encode(): 4}
@@ -166,5 +166,5 @@ def test_a_library_of_somebody_else_says_what_comes_out_not_how(tmp_path: Path) 
 
 
 def test_every_companion_explains_itself() -> None:
-    for name, companion in COMPANIONS.items():
-        assert callable(companion.home.explained), name
+    for name, plugin in PLUGINS.items():
+        assert callable(plugin.home.explained), name

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
 from bpeline.tokenizer_core.errors import (
     CorruptFile,
@@ -59,7 +59,7 @@ def test_documents_between_separators_come_back(
     written(tmp_path / "in/b.txt", (END + END.join(documents[::-1])).encode())
     written(tmp_path / "in/empty.txt", b"")
     end = tokenizer.special_tokens[END]
-    reading = Reading(tokenizer.pattern, (END,))
+    reading = ReadOptions(tokenizer.pattern, (END,))
     encoding = FileEncoding(
         tokenizer.encoder, tokenizer.digest, reading, end, "uint16", chunk_bytes
     )

@@ -25,7 +25,7 @@ from bpeline.tokenizer_core import (
     train_frequency_bpe,
 )
 from bpeline.tokenizer_core.corpus import (
-    Reading,
+    ReadOptions,
     find_source_files,
     plan_chunk_groups,
     read_chunks,
@@ -219,7 +219,7 @@ def test_words_are_counted_within_sentences(
         given = path.read_text(encoding="utf-8-sig")
         assert counted(count_texts([given], "wordpunct", sentences="punkt")) == expected
         # Chunks and parts that are held out end where sentences do.
-        reading = Reading(counts.pattern, held_out=0.3)
+        reading = ReadOptions(counts.pattern, held_out=0.3)
         seen: Counter[str] = Counter()
         for group in plan_chunk_groups(find_source_files(sources_of([path])), 400):
             for chunk, content in read_chunks(group, reading, 400):

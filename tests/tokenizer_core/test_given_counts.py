@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bpeline.tokenizer_core import WordCounts, count_texts
-from bpeline.tokenizer_core.corpus import Reading, Source, cut_chunks, find_source_files
+from bpeline.tokenizer_core.corpus import ReadOptions, Source, cut_chunks, find_source_files
 from bpeline.tokenizer_core.corpus.chunking import plan_chunk_groups
 from bpeline.tokenizer_core.counting import counts_given
 from bpeline.tokenizer_core.errors import CorpusError, UnreadableSource
@@ -25,9 +25,9 @@ def written(path: Path, *, rows: int | None = None, **columns: Any) -> Path:
     return path
 
 
-def read(path: Path, reading: Reading | None = None) -> dict[bytes, int]:
+def read(path: Path, reading: ReadOptions | None = None) -> dict[bytes, int]:
     """All words of a file, whatever its chunks."""
-    how = reading or Reading(GPT2)
+    how = reading or ReadOptions(GPT2)
     found: dict[bytes, int] = {}
     for file in find_source_files([Source(str(path), of_counts=True)]):
         for group in plan_chunk_groups([file]):
@@ -64,9 +64,9 @@ def test_equal_words_add_up_and_columns_have_any_name(tmp_path: Path) -> None:
         token=pa.array(["low", "low", " low"]).dictionary_encode(),
         other=[1.5, None, 2.5],
     )
-    reading = Reading(GPT2, count_columns=("token", "n"))
+    reading = ReadOptions(GPT2, count_columns=("token", "n"))
     assert read(path, reading) == {b"low": 7, b" low": 1 << 40}
-    assert reading.digest != Reading(GPT2).digest
+    assert reading.digest != ReadOptions(GPT2).digest
 
 
 @pytest.mark.parametrize(
@@ -95,12 +95,12 @@ def test_what_is_no_word_count_is_refused_by_name(
 ) -> None:
     path = written(tmp_path / "a.parquet", **columns)
     with pytest.raises(CorpusError, match=said) as refused:
-        read(path, Reading(GPT2, ("<end>", "END")))
+        read(path, ReadOptions(GPT2, ("<end>", "END")))
     assert "a.parquet" in str(refused.value)
 
 
 def test_a_pattern_that_drops_text_refuses_words_that_it_drops(tmp_path: Path) -> None:
-    reading = Reading(SplitPattern.named("whitespace"))
+    reading = ReadOptions(SplitPattern.named("whitespace"))
     assert read(written(tmp_path / "a.parquet", word=["low"], count=[2]), reading) == {b"low": 2}
     with pytest.raises(UnreadableSource, match="b' '"):
         read(written(tmp_path / "b.parquet", word=["low", " "], count=[2, 9]), reading)

@@ -26,7 +26,7 @@ from corpus_files import GPT2
 
 from bpeline.tokenizer_core import count_words, reference
 from bpeline.tokenizer_core.corpus import (
-    Reading,
+    ReadOptions,
     Source,
     find_source_files,
     open_source,
@@ -276,7 +276,7 @@ def test_a_file_is_read_only_when_another_write_would_show_in_its_times(
     path.write_bytes(b"one two ")
     [file] = find_source_files([Source(str(path))])
     if small:
-        SmallFiles.read([file], Reading(GPT2))
+        SmallFiles.read([file], ReadOptions(GPT2))
     else:
         open_source(file, 0).close()
     assert time.time_ns() - path.stat().st_ctime_ns >= 20_000_000

@@ -21,7 +21,7 @@ from bpeline.tokenizer_core.corpus import (
     Chunk,
     ChunkText,
     DecontaminationSet,
-    Reading,
+    ReadOptions,
     Source,
     SourceFile,
     find_source_files,
@@ -76,11 +76,11 @@ def test_passages_are_found_wherever_they_occur(alphabet: bytes) -> None:
         assert without(Text.of(data), spans, found, None).tolist() == kept
 
 
-def chunk_counts(data: bytes, reading: Reading) -> ChunkCounts:
+def chunk_counts(data: bytes, reading: ReadOptions) -> ChunkCounts:
     return count_chunk(Chunk(FILE, 0, 0, len(data), ""), ChunkText.of(Text.of(data)), reading)
 
 
-def counted(data: bytes, reading: Reading) -> dict[bytes, int]:
+def counted(data: bytes, reading: ReadOptions) -> dict[bytes, int]:
     counts = chunk_counts(data, reading).counts
     return counts.to_mapping()
 
@@ -94,10 +94,10 @@ def prose(seed: int, size: int) -> bytes:
 def test_a_training_with_another_pattern_does_not_read_the_set() -> None:
     secret = b" zebra quagga" * 40
     data = prose(1, 50_000) + secret + prose(2, 50_000)
-    sections = chunk_counts(data, Reading(GPT2, held_out=0.3)).held_out
+    sections = chunk_counts(data, ReadOptions(GPT2, held_out=0.3)).held_out
     left_out = DecontaminationSet.of([*sections, secret])
-    assert b" zebra" in counted(data, Reading(CL100K))
-    words = counted(data, Reading(CL100K, left_out=left_out))
+    assert b" zebra" in counted(data, ReadOptions(CL100K))
+    words = counted(data, ReadOptions(CL100K, left_out=left_out))
     assert words
     assert not {b" zebra", b" quagga"} & words.keys()
     training = sum(len(word) * count for word, count in words.items())
@@ -106,25 +106,25 @@ def test_a_training_with_another_pattern_does_not_read_the_set() -> None:
 
 def test_former_sets_are_not_looked_for_by_the_first_rule_where_they_are_held_out() -> None:
     data = prose(3, 100_000)
-    reading = Reading(GPT2, held_out=0.1)
+    reading = ReadOptions(GPT2, held_out=0.1)
     cut_by = digest_of([GPT2.digest, []])
     made = DecontaminationSet.of(chunk_counts(data, reading).held_out)
     former = replace(made, held_out_below=reading.held_out_below, cut_by=cut_by, rule=SECTIONS_RULE)
-    again = Reading(GPT2, held_out=0.1, left_out=former)
+    again = ReadOptions(GPT2, held_out=0.1, left_out=former)
     assert (again.leaves_out, again.digest) == (False, reading.digest)
     assert counted(data, again) == counted(data, reading)
     for other in (
-        Reading(GPT2, held_out=0.05, left_out=former),
-        Reading(GPT2, special_tokens=("<|end|>",), held_out=0.1, left_out=former),
-        Reading(CL100K, held_out=0.1, left_out=former),
-        Reading(GPT2, held_out=0.1, left_out=replace(former, rule=LEFT_OUT_RULE)),
+        ReadOptions(GPT2, held_out=0.05, left_out=former),
+        ReadOptions(GPT2, special_tokens=("<|end|>",), held_out=0.1, left_out=former),
+        ReadOptions(CL100K, held_out=0.1, left_out=former),
+        ReadOptions(GPT2, held_out=0.1, left_out=replace(former, rule=LEFT_OUT_RULE)),
     ):
         assert other.leaves_out
         assert other.digest != replace(other, left_out=None).digest
 
 
 def test_nothing_is_left_out_where_there_is_nothing_to_leave_out() -> None:
-    assert not Reading(
+    assert not ReadOptions(
         GPT2, left_out=DecontaminationSet.of([b"too short to be looked for"])
     ).leaves_out
 
@@ -156,7 +156,9 @@ def test_long_documents_are_cut_alike_for_all_patterns(between: bytes) -> None:
     assert in_parts(document[:60_000]) == [document[:60_000]]
 
 
-def kept_words(data: bytes, known: list[bytes], reading: Reading) -> tuple[dict[bytes, int], int]:
+def kept_words(
+    data: bytes, known: list[bytes], reading: ReadOptions
+) -> tuple[dict[bytes, int], int]:
     """The words of a text without some passages, and the bytes left out, place by place."""
     edges, pairs = [0], reading.pattern.cut_pairs
     for token in re.finditer(b"|".join(map(re.escape, reading.special_bytes)) or b"$^", data):
@@ -194,12 +196,14 @@ def corpora(random_: random.Random) -> Iterator[str]:
         yield "".join(random_.choices(alphabet, k=900))
 
 
-def chunks_of(path: Path, chunk_bytes: int, reading: Reading) -> Iterator[tuple[Chunk, ChunkText]]:
+def chunks_of(
+    path: Path, chunk_bytes: int, reading: ReadOptions
+) -> Iterator[tuple[Chunk, ChunkText]]:
     for group in plan_chunk_groups(find_source_files([Source(str(path))]), chunk_bytes):
         yield from read_chunks(group, reading, chunk_bytes)
 
 
-def words_of(path: Path, chunk_bytes: int, reading: Reading) -> tuple[dict[bytes, int], int]:
+def words_of(path: Path, chunk_bytes: int, reading: ReadOptions) -> tuple[dict[bytes, int], int]:
     """The words of a file, and the bytes left out."""
     words: Counter[bytes] = Counter()
     left_out = 0
@@ -222,7 +226,7 @@ def test_left_out_are_the_passages_wherever_chunks_end(pattern: str, tmp_path: P
         plain.write_text(text, newline="")
         packed.write_bytes(gzip.compress(text.encode()))
         for special in ((), ("<|end|>",), ("\n\n", "\n")):
-            reading = Reading(
+            reading = ReadOptions(
                 SplitPattern.parse(pattern), special, left_out=DecontaminationSet.of(known)
             )
             expected = kept_words(text.encode(), known, reading)
@@ -238,7 +242,9 @@ def test_left_out_is_text_as_it_is_read(tmp_path: Path) -> None:
     wide = text.translate({ord("a"): "ａ", ord("b"): "𝐛"}).encode() + b"\xff"
     path = tmp_path / "a.txt"
     path.write_bytes(wide)
-    reading = Reading(GPT2, (), "replace", left_out=DecontaminationSet.of(known), text_form="NFKC")
+    reading = ReadOptions(
+        GPT2, (), "replace", left_out=DecontaminationSet.of(known), text_form="NFKC"
+    )
     expected = words_of(path, 1 << 20, reading)
     assert expected[1] >= 900
     assert words_of(path, 64, reading) == words_of(path, 500, reading) == expected
@@ -247,13 +253,13 @@ def test_left_out_is_text_as_it_is_read(tmp_path: Path) -> None:
 def test_a_chunk_with_a_passage_across_its_end_is_another_chunk(tmp_path: Path) -> None:
     """Text that is appended may complete a passage: the chunk before it is counted anew."""
     text, path = prose(9, 3_000), tmp_path / "a.txt"
-    reading = Reading(GPT2, left_out=DecontaminationSet.of([text[1_980:2_400]]))
+    reading = ReadOptions(GPT2, left_out=DecontaminationSet.of([text[1_980:2_400]]))
     path.write_bytes(text[:2_200])
     before = [chunk.digest for chunk, _ in chunks_of(path, 1_000, reading)]
     path.write_bytes(text)
     after, plain = (
         [chunk.digest for chunk, _ in chunks_of(path, 1_000, one)]
-        for one in (reading, Reading(GPT2))
+        for one in (reading, ReadOptions(GPT2))
     )
     assert before[0] == after[0] == plain[0]
     assert before[1] == plain[1] != after[1]

@@ -19,7 +19,7 @@ from corpus_files import counted, words_of, write
 from tempting_texts import tempting_texts
 
 from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.counting.chunk_counts import combine_word_counts
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
@@ -106,7 +106,7 @@ def some_texts(cases: range) -> Iterator[tuple[int, str]]:
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_no_byte_is_lost_or_counted_twice(pattern: str, cases: range, tmp_path: Path) -> None:
     """Σ count · length of words and the special tokens are all bytes of a file, however cut."""
-    reading = Reading(SplitPattern.named(pattern), SPECIALS)
+    reading = ReadOptions(SplitPattern.named(pattern), SPECIALS)
     for number, text in some_texts(cases[: len(cases) // 20 + 1]):
         source = random.Random(number)
         text += source.choice(SPECIALS) + text[: source.randrange(20)]

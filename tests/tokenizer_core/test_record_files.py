@@ -27,7 +27,7 @@ from record_files import (
 
 from bpeline.tokenizer_core.corpus import (
     ChunkGroup,
-    Reading,
+    ReadOptions,
     Source,
     chunking,
     column_files,
@@ -57,7 +57,7 @@ from bpeline.tokenizer_core.training import train_bpe
 from bpeline.tokenizer_core.worker_processes import EXIT_SECONDS, Workers
 
 END = "<|end|>"
-READING = Reading(SplitPattern.named("gpt2"), (END,), held_out=0.3)
+READING = ReadOptions(SplitPattern.named("gpt2"), (END,), held_out=0.3)
 PIECES = (
     *("", " ", "\n", "a\r\n\nb ", "Nüsse und ", "漢字仮名", f"one{END}two", "\x00", "\ufeffx"),
     *('"quoted", ', "\\", "e\u0301", "one two " * 200, "don't"),

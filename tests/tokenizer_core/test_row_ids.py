@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from bpeline.tokenizer_core.corpus.documents import read_documents
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.errors import UnreadableSource
 from bpeline.tokenizer_core.shards.file_encoding import file_encoding_of
@@ -135,7 +135,7 @@ def test_ids_may_be_numbers_or_missing(tokenizer: Tokenizer, kind: str, tmp_path
 @pytest.mark.parametrize("row_ids", [[b"1"], [b"1", b"[" * 99_999], [b"1", b""]])
 def test_ids_that_a_harmed_process_sends_are_refused(row_ids: list[bytes]) -> None:
     file = SourceFile("a.parquet", "given", "parquet", None, 0, 0, 0, 0)
-    raw, reading = Text.of(b"a\xffb\xff"), Reading(SplitPattern(regex=r"\w+|\W"))
+    raw, reading = Text.of(b"a\xffb\xff"), ReadOptions(SplitPattern(regex=r"\w+|\W"))
     read = read_documents(raw, file, 0, reading, "id", [b"1", b'"b"'])
     assert read.row_ids == (b"1", b'"b"')
     with pytest.raises(UnreadableSource, match=r"a\.parquet"):

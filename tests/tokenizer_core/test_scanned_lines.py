@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from bpeline.tokenizer_core.corpus import documents
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.corpus.text_records import ScannedLines
 from bpeline.tokenizer_core.errors import BpelineError
@@ -60,7 +60,7 @@ def all_left_to_python() -> Iterator[None]:
         yield
 
 
-def outcome(content: bytes, begin: int, reading: Reading, id_field: str) -> Any:
+def outcome(content: bytes, begin: int, reading: ReadOptions, id_field: str) -> Any:
     """All that is read of a chunk, or all that its error says."""
     try:
         read = read_documents(Text.of(content), FILE, begin, reading, id_field)

@@ -20,7 +20,7 @@ from segmented_texts import (
 )
 
 from bpeline.tokenizer_core import count_words
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.errors import (
     BpelineError,
     InvalidInput,
@@ -165,7 +165,7 @@ def test_another_version_or_dictionary_is_another_pattern(
     record = json.loads(json.dumps(pattern.as_record()))
     assert SplitPattern.from_record(record) == pattern
     assert pattern.compiled_by.startswith("segmenter: ")
-    before, reading = pattern.digest, Reading(pattern).digest
+    before, reading = pattern.digest, ReadOptions(pattern).digest
     for attribute, replacement in (
         ("version", lambda _: "99.1"),
         ("_digest_of_files", lambda _: "0" * 64),
@@ -174,7 +174,7 @@ def test_another_version_or_dictionary_is_another_pattern(
             patched.setattr(segmenters, attribute, replacement)
             segmenters._identity.cache_clear()
             assert pattern.digest != before
-            assert Reading(pattern).digest != reading
+            assert ReadOptions(pattern).digest != reading
             with pytest.raises(SegmenterUnavailable) as refused:
                 SplitPattern.from_record(record)
             assert record["segmenter"] in refused.value.happened

@@ -12,7 +12,7 @@ import pytest
 
 from bpeline.tokenizer_core.corpus import (
     ChunkGroup,
-    Reading,
+    ReadOptions,
     SourceFile,
     find_source_files,
     read_chunks,
@@ -49,7 +49,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[SourceFile]:
     return find_source_files(sources_of(folder))
 
 
-def alone(file: SourceFile, reading: Reading) -> ChunkCounts:
+def alone(file: SourceFile, reading: ReadOptions) -> ChunkCounts:
     ((chunk, text),) = read_chunks(ChunkGroup(file), reading)
     return count_chunk(chunk, text, reading)
 
@@ -65,7 +65,7 @@ def told(one: ChunkCounts) -> list[Any]:
 
 
 def counted(
-    files: Sequence[SourceFile], reading: Reading, most: int, every: int = 1
+    files: Sequence[SourceFile], reading: ReadOptions, most: int, every: int = 1
 ) -> list[ChunkCounts]:
     counting, found = SmallChunks(reading), []
     for some in filled_up_to(most, files):
@@ -82,14 +82,14 @@ def counted(
 def test_each_file_has_the_counts_that_it_has_alone(
     files: list[SourceFile], pattern: str, special_tokens: tuple[str, ...], held_out: float
 ) -> None:
-    reading = Reading(SplitPattern.parse(pattern), special_tokens, held_out=held_out)
+    reading = ReadOptions(SplitPattern.parse(pattern), special_tokens, held_out=held_out)
     expected = [told(alone(file, reading)) for file in files]
     for most in (1 << 20, 5_000, 1):
         assert [told(one) for one in counted(files, reading, most)] == expected
 
 
 def test_only_what_is_wanted_is_counted(files: list[SourceFile]) -> None:
-    reading = Reading(SplitPattern.named("gpt2"), (END,), held_out=0.2)
+    reading = ReadOptions(SplitPattern.named("gpt2"), (END,), held_out=0.2)
     found = counted(files, reading, 1 << 24, every=7)
     assert [told(one) for one in found] == [told(alone(file, reading)) for file in files[::7]]
     counting = SmallChunks(reading)
@@ -98,7 +98,7 @@ def test_only_what_is_wanted_is_counted(files: list[SourceFile]) -> None:
 
 
 def test_a_table_is_empty_again_after_each_file(files: list[SourceFile]) -> None:
-    reading = Reading(SplitPattern.named("gpt2"))
+    reading = ReadOptions(SplitPattern.named("gpt2"))
     counting = SmallChunks(reading)
     for _ in range(2):
         small = counting.read(files)
@@ -110,7 +110,10 @@ def test_a_table_is_empty_again_after_each_file(files: list[SourceFile]) -> None
 def test_a_file_that_is_not_utf8_is_named(tmp_path: Path, bad: bytes) -> None:
     for number in range(30):
         (tmp_path / f"{number:02}.txt").write_bytes(bad if number in (17, 19) else b"low\xc3\xa9")
-    found, reading = find_source_files(sources_of(tmp_path)), Reading(SplitPattern.named("gpt2"))
+    found, reading = (
+        find_source_files(sources_of(tmp_path)),
+        ReadOptions(SplitPattern.named("gpt2")),
+    )
     with pytest.raises(InvalidUtf8) as one:
         alone(found[17], reading)
     with pytest.raises(InvalidUtf8) as together:
@@ -125,8 +128,8 @@ def test_a_file_that_changes_is_told(tmp_path: Path) -> None:
     (tmp_path / "20.txt").write_bytes(b"lowes")
     os.utime(tmp_path / "20.txt", ns=(1, 1))  # clocks of file systems may stand still meanwhile
     with pytest.raises(CorpusChanged, match=r"20\.txt"):
-        counted(found, Reading(SplitPattern.named("gpt2")), 1 << 20)
+        counted(found, ReadOptions(SplitPattern.named("gpt2")), 1 << 20)
     (tmp_path / "17.txt").write_bytes(b"low\xff")
     found[17:18] = find_source_files(sources_of(tmp_path / "17.txt"))
     with pytest.raises(InvalidUtf8, match=r"17\.txt.*byte 3\b"):
-        counted(found, Reading(SplitPattern.named("gpt2")), 1 << 20)
+        counted(found, ReadOptions(SplitPattern.named("gpt2")), 1 << 20)

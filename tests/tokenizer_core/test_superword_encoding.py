@@ -170,7 +170,7 @@ def test_words_that_are_taken_whole_are_not_cut() -> None:
     merges = [(ord(" "), ord("b")), (ord("a"), 256)]
     encoder = encoder_of(merges)
     assert encoded(encoder, [b"a ba b"]) == [[257, 257]]
-    encoder.take_whole({b"a ba b": 300})
+    encoder.add_whole_words({b"a ba b": 300})
     assert encoded(encoder, [b"a ba b", b"a b"]) == [[300], [257]]
 
 

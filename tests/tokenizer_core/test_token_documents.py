@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.algorithms.wordpiece import train_wordpiece
 from bpeline.tokenizer_core.corpus import DecontaminationSet, SingleDocuments, open_source
 from bpeline.tokenizer_core.corpus.chunking import ChunkGroup, read_again, read_chunks
 from bpeline.tokenizer_core.corpus.documents import ChunkText
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.counting.chunk_counts import count_chunk
 from bpeline.tokenizer_core.evaluation import tokens_in_use
 from bpeline.tokenizer_core.evaluation.tokens_in_use import (
@@ -32,10 +32,10 @@ from bpeline.tokenizer_core.evaluation.tokens_in_use import (
 from bpeline.tokenizer_core.splitting.pretokenization import pre_tokens
 
 END = "<|end|>"
-READING = Reading(GPT2, (END,))
+READING = ReadOptions(GPT2, (END,))
 
 
-def chunk_of(path: Path, content: str, reading: Reading = READING) -> ChunkText:
+def chunk_of(path: Path, content: str, reading: ReadOptions = READING) -> ChunkText:
     ((_, text),) = read_chunks(ChunkGroup(write(path, content)), reading)
     return text
 
@@ -56,7 +56,10 @@ def alone(tokenizer: Tokenizer, documents: list[str]) -> set[int]:
 
 
 def found(
-    tokenizer: Tokenizer, text: ChunkText, reading: Reading = READING, ids: set[int] | None = None
+    tokenizer: Tokenizer,
+    text: ChunkText,
+    reading: ReadOptions = READING,
+    ids: set[int] | None = None,
 ) -> set[int]:
     long = {i for i, token in tokenizer.vocab.items() if len(token) > 1} if ids is None else ids
     candidates = np.array(sorted(long), np.int64)
@@ -67,7 +70,7 @@ def found(
 def test_a_passage_across_two_documents_is_left_out_of_each_alone(tmp_path: Path) -> None:
     passage = " secret" * 3 + END + " hidden" * 3
     file = write(tmp_path / "a.txt", f"low lower{passage} newest of all{END}low")
-    reading = Reading(GPT2, (END,), left_out=DecontaminationSet.of([passage.encode()]))
+    reading = ReadOptions(GPT2, (END,), left_out=DecontaminationSet.of([passage.encode()]))
     ((_, text),) = read_chunks(ChunkGroup(file), reading)
     whole = TrainingDocuments.of(text, reading)
     expected = [{b"low": 1, b" lower": 1}, {b" newest": 1, b" of": 1, b" all": 1}, {b"low": 1}]
@@ -140,7 +143,7 @@ def test_json_lines_are_documents(
 def test_what_was_held_out_does_not_count(
     tokenizer: Tokenizer, documents: list[str], tmp_path: Path
 ) -> None:
-    reading = Reading(GPT2, (END,), held_out=0.4)
+    reading = ReadOptions(GPT2, (END,), held_out=0.4)
     text = chunk_of(tmp_path / "a.txt", END.join(documents), reading)
     met: Counter[int] = Counter()
     for document in filter(None, documents):
@@ -157,7 +160,7 @@ def test_other_algorithms(documents: list[str], tmp_path: Path, train: object) -
     small = documents[:40]
     counts = Counter(w.encode() for text in small for w in pre_tokens(text, "whitespace"))
     tokenizer = train(WordCounts.from_mapping(counts, "whitespace"), 400)  # type: ignore[operator]
-    reading = Reading(tokenizer.pattern, (END,))
+    reading = ReadOptions(tokenizer.pattern, (END,))
     text = chunk_of(tmp_path / "a.txt", END.join(small), reading)
     expected = alone(tokenizer, small)
     ids = set(tokenizer.vocab)

@@ -14,7 +14,7 @@ from bpeline.tokenizer_core.kernels.encoding.token_tables import (
     JOINED,
     JOINS,
     TOKEN,
-    stand_together,
+    is_valid_pair,
     stay_together,
 )
 from bpeline.tokenizer_core.kernels.encoding.word_cache import key_of, workspace_at
@@ -29,7 +29,7 @@ def ask_both(left: I64s, right: I64s, fields: I64s, quick: U8s, undone: U8s) -> 
     workspace = workspace_at(fields.ctypes.data)
     pairs = PairTable(workspace.pairs, workspace.pair_shift, key_of(workspace))
     for i in range(len(left)):
-        quick[i] = stand_together(pairs, workspace.tokens, left[i], right[i])
+        quick[i] = is_valid_pair(pairs, workspace.tokens, left[i], right[i])
         undone[i] = stay_together(pairs, workspace.tokens, left[i], right[i])
 
 

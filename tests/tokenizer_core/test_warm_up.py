@@ -23,7 +23,12 @@ from numba.core.dispatcher import Dispatcher
 import bpeline.tokenizer_core as core
 from bpeline.tokenizer_core import algorithms
 from bpeline.tokenizer_core.algorithms import unigram
-from bpeline.tokenizer_core.corpus import DecontaminationSet, Reading, find_source_files, sources_of
+from bpeline.tokenizer_core.corpus import (
+    DecontaminationSet,
+    ReadOptions,
+    find_source_files,
+    sources_of,
+)
 from bpeline.tokenizer_core.counting import SmallChunks, WordCounts, count_words
 from bpeline.tokenizer_core.counting.word_tables import WordParts
 from bpeline.tokenizer_core.counting.word_tables import WordTable
@@ -59,7 +64,7 @@ WordParts(10, 2).make_room(0, 1000, 0)
 WordTable()._grow_entries(1 << 20)
 open("corpus.jsonl", "w").write('{"text": "a word"}\\n' * 9)
 count_words("corpus.jsonl")
-small = SmallChunks(Reading(SplitPattern.named("gpt2")))
+small = SmallChunks(ReadOptions(SplitPattern.named("gpt2")))
 read = small.read(find_source_files(sources_of("many.txt")))
 small.count(read, read.chunks(), [0])
 text = Text.of(b"a word, another " * 9)
@@ -67,7 +72,9 @@ SplitPattern.named("gpt2").cut_pairs.first(text.bytes(), 0, text.size)
 hold_out(text, np.array([[0, text.size]], np.int64), 1, SplitPattern.named("gpt2").cut_pairs)
 places = np.empty(1 << DIGIT_BITS, np.int64)
 sort_by_digit(np.arange(9), np.empty(9, np.int64), 0, 0, places)
-left_out = Reading(SplitPattern.named("gpt2"), left_out=DecontaminationSet.of([text.bytes(9, 99)]))
+left_out = ReadOptions(
+    SplitPattern.named("gpt2"), left_out=DecontaminationSet.of([text.bytes(9, 99)])
+)
 left_out.share_out(text, np.array([[0, text.size]], np.int64))
 TextPreparation([AddedToken(0, "word")]).prepare(text)
 SpecialTokenMatcher([b"word" * 9000]).find(Text.of(b"word" * 20_000), 4, 79_000)

@@ -17,8 +17,8 @@ from bpeline.tokenizer_core.algorithms.character_bpe import CharacterBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe import FrequencyBpe
 from bpeline.tokenizer_core.algorithms.greedy import GreedyLongest
 from bpeline.tokenizer_core.algorithms.wordpiece import WordPiece
-from bpeline.tokenizer_core.companions import COMPANIONS, algorithm_of
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
+from bpeline.tokenizer_core.plugins import PLUGINS, algorithm_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END = "</w>"
@@ -41,7 +41,7 @@ def tokens_of(tokenizer: Tokenizer, text: str) -> list[str]:
 
 def explained(tokenizer: Tokenizer, word: str, untouched: list[str]) -> list[str]:
     """What the explanation, in plain Python, ends with."""
-    decide = COMPANIONS[tokenizer.algorithm.name].home.explained(tokenizer.spec)
+    decide = PLUGINS[tokenizer.algorithm.name].home.explained(tokenizer.spec)
     steps = list(decide(word))
     return list(steps[-1].symbols) if steps else untouched
 

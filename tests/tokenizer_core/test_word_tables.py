@@ -27,7 +27,7 @@ from bpeline.tokenizer_core.kernels.counting.word_table import (
     add_waiting,
     count_marked,
 )
-from bpeline.tokenizer_core.kernels.memory.pages import Reused, in_lines, in_pages
+from bpeline.tokenizer_core.kernels.memory.pages import BufferPool, in_lines, in_pages
 from bpeline.tokenizer_core.kernels.tables.word_keys import INLINE
 from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter
@@ -97,7 +97,7 @@ def test_arrays_in_pages_are_writable_zeros_of_their_size(made: Callable[..., An
 
 
 def test_memory_is_given_again_until_more_is_asked_for() -> None:
-    memory = Reused()
+    memory = BufferPool()
     first = memory(1_000)
     first[:] = 7
     assert memory(900).ctypes.data == memory(10).ctypes.data == first.ctypes.data

@@ -109,7 +109,7 @@ def train_char_bpe(
         tie_break: ``first-seen`` (the paper's program) or ``greatest-bytes`` (``subword-nmt``: the
             greatest pair of texts); see `tokenizer_core.vocabulary.numbering.TIE_BREAKS`.
         min_count, min_word_count: rarer pairs and rarer words are left out.
-        resume_from, checkpoint, on_progress: see `Course`.
+        resume_from, checkpoint, on_progress: see `CheckpointPolicy`.
 
     Raises:
         InvalidOption: a parameter out of range, or a checkpoint of other counts or settings.
@@ -124,7 +124,7 @@ def train_char_bpe(
     refuse_special_tokens_in_words(specials, counts)
     settings = merging.CharacterSettings(end_of_word, joined, tie_break, min_count, min_word_count)
     words = merging.words_with_ends(merging.prune(counts, min_word_count)[0], end_of_word, joined)
-    course = merging.Course(resume_from, checkpoint, on_progress=on_progress)
+    course = merging.CheckpointPolicy(resume_from, checkpoint, on_progress=on_progress)
     learned = merging.learn_characters(counts, words, merges, settings, course)
     pairs = merging.pairs_of_texts(words, learned)[len(words.ends) if joined else 0 :]
     first = _first_of_characters(words, end_of_word, joined, unknown, specials)

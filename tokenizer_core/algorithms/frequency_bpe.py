@@ -224,7 +224,7 @@ def train_frequency_bpe(
         parts: ``none`` gives no ids to parts of longer tokens, as the original program: they are
             encoded as unknown.
         min_sentence_characters: shorter sentences are left out when encoding.
-        resume_from, checkpoint, on_progress: see `Course`.
+        resume_from, checkpoint, on_progress: see `CheckpointPolicy`.
 
     Raises:
         InvalidOption: as `train_char_bpe`; a missing library for sentences, or words counted in
@@ -251,7 +251,7 @@ def train_frequency_bpe(
     )
     frequent = merging.prune(counts, min_word_count)[0].in_order_of_sight()
     words = merging.words_with_ends(frequent, end_of_word)
-    course = merging.Course(resume_from, checkpoint, on_progress=on_progress)
+    course = merging.CheckpointPolicy(resume_from, checkpoint, on_progress=on_progress)
     learned = merging.learn_characters(counts, words, merges, settings, course)
     pairs = merging.pairs_of_texts(words, learned)
     merged_texts = [left + right for left, right in pairs]

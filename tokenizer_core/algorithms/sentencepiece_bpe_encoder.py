@@ -290,7 +290,7 @@ class SentencePieceEncoder(Encoder):
                 "expected an unknown token or byte tokens together with ignore_merges",
                 "name an unknown token: SentencePieceBpe(unknown=...)",
             )
-        self._merging.take_whole(whole)
+        self._merging.add_whole_words(whole)
 
     def encode(self, text: Text, spans: NDArray[np.int64], behind: NDArray[np.int64]) -> Encoded:
         if self._matcher is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from bpeline.tokenizer_core.algorithms.reference import count_pairs, count_tokens, score_of
 from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import InvalidOption
-from bpeline.tokenizer_core.merging import Course, words_that_go_on
+from bpeline.tokenizer_core.merging import CheckpointPolicy, words_that_go_on
 from bpeline.tokenizer_core.training import learn_merges, merged
 from bpeline.tokenizer_core.vocabulary import byte_order, to_printable, token_bytes
 
@@ -121,7 +121,7 @@ def steps_of(
 
             rows = words_that_go_on(words, continuation)
             settings = WordPieceSettings(score, min_count, 1)
-            pairs = learn_wordpiece(words, rows, merges, settings, continuation, Course())
+            pairs = learn_wordpiece(words, rows, merges, settings, continuation, CheckpointPolicy())
             symbols = [
                 ([text[0], *(continuation + c for c in text[1:])], count) for text, count in texts
             ]

@@ -298,7 +298,7 @@ def train_wordpiece(
         min_count, min_word_count: rarer pairs and rarer words are left out.
         continuation, unknown, max_word_characters: see `WordPiece`. Training uses all words.
         special_tokens: further tokens.
-        resume_from, checkpoint, on_progress: see `Course`.
+        resume_from, checkpoint, on_progress: see `CheckpointPolicy`.
 
     Raises:
         InvalidOption: as `train_char_bpe`, or a vocabulary too small for the characters.
@@ -322,7 +322,7 @@ def train_wordpiece(
         )
     merges = vocab_size - len(first)
     settings = WordPieceSettings(score, min_count, min_word_count)
-    course = merging.Course(resume_from, checkpoint, on_progress=on_progress)
+    course = merging.CheckpointPolicy(resume_from, checkpoint, on_progress=on_progress)
     pairs = learn_wordpiece(counts, words, merges, settings, continuation, course)
     learned_tokens = [left + right.removeprefix(continuation) for left, right in pairs]
     return Tokenizer(
@@ -353,7 +353,7 @@ def learn_wordpiece(
     merges: int,
     settings: WordPieceSettings,
     continuation: str,
-    course: merging.Course,
+    course: merging.CheckpointPolicy,
 ) -> list[tuple[str, str]]:
     """Learn the pairs that WordPiece joins, in order, as texts; see `train_wordpiece`."""
     merging.validate_options(merges, "smallest-ids", settings.min_count, settings.min_word_count)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from .reading import SECTIONS_RULE as SECTIONS_RULE
     from .reading import TEXT_FORMS as TEXT_FORMS
     from .reading import DecontaminationSet as DecontaminationSet
-    from .reading import Reading as Reading
+    from .reading import ReadOptions as ReadOptions
     from .reading import hold_out as hold_out
     from .reading import in_parts as in_parts
     from .reading import new_documents as new_documents

@@ -2,7 +2,7 @@
 
 A file has a fixed grid of ``chunk_bytes``. Chunk *k* begins at the first legal cut at or after
 ``k · chunk_bytes`` and ends at the first one at or after ``(k + 1) · chunk_bytes`` (see
-`Reading.cuts`). So a file that grows keeps all its chunks but the last.
+`ReadOptions.cuts`). So a file that grows keeps all its chunks but the last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.corpus.documents import ChunkText, read_documents, text_within
-from bpeline.tokenizer_core.corpus.reading import CHUNK_BYTES, Reading
+from bpeline.tokenizer_core.corpus.reading import CHUNK_BYTES, ReadOptions
 from bpeline.tokenizer_core.corpus.source_bytes import SourceBytes, open_source, read_plain
 from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files
 from bpeline.tokenizer_core.digests import digest_of, digest_of_bytes
@@ -123,7 +123,7 @@ def plan_chunk_groups(
 
 def read_chunks(
     group: ChunkGroup,
-    reading: Reading,
+    reading: ReadOptions,
     chunk_bytes: int = CHUNK_BYTES,
     *,
     with_digests: bool = True,
@@ -138,14 +138,14 @@ def read_chunks(
         del raw  # free it before the next chunk is read
 
 
-def documents_in(chunk: Chunk, raw: Text, reading: Reading) -> ChunkText:
+def documents_in(chunk: Chunk, raw: Text, reading: ReadOptions) -> ChunkText:
     """Return the documents in the bytes of a chunk; raises as `read_documents`."""
     return replace(read_documents(raw, chunk.file, chunk.begin, reading), across=chunk.across)
 
 
 def cut_chunks(
     group: ChunkGroup,
-    reading: Reading,
+    reading: ReadOptions,
     chunk_bytes: int = CHUNK_BYTES,
     *,
     with_digests: bool = True,
@@ -159,7 +159,7 @@ def cut_chunks(
 
     Args:
         with_digests: whether to hash the chunks, which takes a tenth of the time.
-        quick: whether any legal cut will do (`Reading.cuts_soon_found`), where chunks need not
+        quick: whether any legal cut will do (`ReadOptions.cuts_soon_found`), where chunks need not
             stay the same when the corpus grows. The same for all groups of a file.
         memory: allocates the bytes of a chunk; may reuse those of the previous one.
     """
@@ -264,11 +264,11 @@ def digest_of_chunk(content: NDArray[np.uint8], file: SourceFile, begin: int) ->
 
 
 def left_out_across(
-    source: SourceBytes, position: int, reading: Reading, reach: int
+    source: SourceBytes, position: int, reading: ReadOptions, reach: int
 ) -> tuple[int, int]:
     """Bytes before and after a legal cut that are left out with passages across it.
 
-    ``position`` is not before the end of the last piece taken; for ``reach`` see `Reading.reach`.
+    ``position`` is not before the end of the last piece; for ``reach`` see `ReadOptions.reach`.
     """
     left_out = reading.left_out
     if not (reach and position and left_out) or source.reach(position + 1) == position:
@@ -329,7 +329,7 @@ class SmallFiles:
 
     @classmethod
     def read(
-        cls, files: Sequence[SourceFile], reading: Reading, memory: Memory = fresh
+        cls, files: Sequence[SourceFile], reading: ReadOptions, memory: Memory = fresh
     ) -> SmallFiles:
         """Read the files; `documents` checks that they are UTF-8.
 
@@ -365,13 +365,13 @@ class SmallFiles:
             for file, (begin, end) in zip(self.files, self.edges.tolist(), strict=True)
         ]
 
-    def refuse_invalid_utf8(self, reading: Reading) -> None:
+    def refuse_invalid_utf8(self, reading: ReadOptions) -> None:
         invalid = invalid_utf8_at(self.text)
         if invalid >= 0:
             number = int(np.searchsorted(self.edges[:, 0], invalid, side="right")) - 1
             read_documents(self.raw(number), self.files[number], 0, reading)  # raises
 
-    def documents(self, reading: Reading) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def documents(self, reading: ReadOptions) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Find document spans and special tokens as `documents_between` does per file."""
         self.refuse_invalid_utf8(reading)
         text, begins = self.text, self.edges[:, 0]
@@ -394,7 +394,7 @@ def _behind_mark(text: Text, begins: NDArray[np.int64]) -> NDArray[np.int64]:
     return begins + len(codecs.BOM_UTF8) * marked
 
 
-def read_alike_together(reading: Reading) -> bool:
+def read_alike_together(reading: ReadOptions) -> bool:
     """Whether `SmallFiles` gives the same documents as reading files one by one."""
     marks = _BETWEEN, "\ufeff"
     return (
@@ -444,7 +444,7 @@ def filled_up_to(most: int, files: Iterable[SourceFile]) -> Iterator[list[Source
 
 
 def read_again(
-    path: str, ordinals: Iterable[int], reading: Reading, chunk_bytes: int = CHUNK_BYTES
+    path: str, ordinals: Iterable[int], reading: ReadOptions, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[Chunk, ChunkText]]:
     """Read chunks of a file by their ordinals, with the content that it has now.
 
@@ -473,7 +473,7 @@ def read_again(
         return
 
 
-def has_single_documents(file: SourceFile, reading: Reading) -> bool:
+def has_single_documents(file: SourceFile, reading: ReadOptions) -> bool:
     """Whether the ends of a document can be found from a position inside it.
 
     False for streamed files, which are read from their beginning, and where special tokens may
@@ -494,7 +494,7 @@ class SingleDocuments:
     file: SourceFile
     begin: int
     end: int
-    reading: Reading
+    reading: ReadOptions
 
     def around(self, position: int) -> tuple[int, int]:
         """Return the span of the document, or the JSON line, around a position."""
@@ -534,7 +534,7 @@ class SingleDocuments:
             look *= _WIDER
 
 
-def _separators(file: SourceFile, reading: Reading) -> tuple[bytes, ...]:
+def _separators(file: SourceFile, reading: ReadOptions) -> tuple[bytes, ...]:
     return (b"\n",) if file.format == "jsonl" else reading.special_bytes
 
 

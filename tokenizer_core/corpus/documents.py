@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.corpus.file_kinds import (
     without_text,
 )
 from bpeline.tokenizer_core.corpus.first_look import likely_encoding
-from bpeline.tokenizer_core.corpus.reading import Reading
+from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.source_bytes import open_source
 from bpeline.tokenizer_core.corpus.sources import SourceFile
 from bpeline.tokenizer_core.corpus.text_records import MOST_PARTS, ScannedLines
@@ -87,7 +87,7 @@ def read_documents(
     raw: Text,
     file: SourceFile,
     begin: int,
-    reading: Reading,
+    reading: ReadOptions,
     id_field: str = "",
     row_ids: Sequence[bytes] = (),
 ) -> ChunkText:
@@ -128,7 +128,7 @@ def read_documents(
     return in_form(read, reading.text_form) if reading.text_form else read
 
 
-def text_within(raw: bytes, reading: Reading) -> bytes:
+def text_within(raw: bytes, reading: ReadOptions) -> bytes:
     """Read part of a text file as `read_documents` does, except at its ends."""
     if reading.invalid_utf8 == "strict" and not reading.text_form:
         return raw
@@ -180,7 +180,7 @@ def _note_and_replace(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("bpeline.note-and-replace", _note_and_replace)
 
 
-def _replace_invalid(raw: Text, reading: Reading) -> ChunkText:
+def _replace_invalid(raw: Text, reading: ReadOptions) -> ChunkText:
     """Replace each invalid sequence by U+FFFD, or drop it."""
     _replaced.ranges, _replaced.by = [], "" if reading.invalid_utf8 == "ignore" else _REPLACEMENT
     content = raw.bytes().decode("utf-8", "bpeline.note-and-replace").encode()
@@ -251,7 +251,7 @@ def _with_ids(read: ChunkText, file: SourceFile, row_ids: Sequence[bytes]) -> Ch
 
 
 def _read_json_lines(
-    raw: Text, valid: int, file: SourceFile, begin: int, reading: Reading, id_field: str
+    raw: Text, valid: int, file: SourceFile, begin: int, reading: ReadOptions, id_field: str
 ) -> ChunkText:
     scanned = ScannedLines.of(raw, reading.text_field, id_field, valid, MOST_PARTS)
     lines = scanned.lines
@@ -275,7 +275,7 @@ def _read_json_lines(
 
 
 def _record_of(
-    line: bytes, file: SourceFile, position: int, reading: Reading
+    line: bytes, file: SourceFile, position: int, reading: ReadOptions
 ) -> tuple[dict[str, Any], int]:
     """Parse a JSON line; also count the U+FFFD read for invalid UTF-8."""
     characters = line.decode("utf-8", reading.invalid_utf8)
@@ -296,7 +296,7 @@ def _record_of(
 
 
 def _document_of(
-    record: dict[str, Any], file: SourceFile, position: int, reading: Reading
+    record: dict[str, Any], file: SourceFile, position: int, reading: ReadOptions
 ) -> tuple[bytes, int]:
     """Return the document in UTF-8; also count the U+FFFD for lone surrogates."""
     field = reading.text_field
@@ -391,7 +391,7 @@ class TextBatch:
     begin: int
     size: int
 
-    def read(self, reading: Reading) -> ChunkText:
+    def read(self, reading: ReadOptions) -> ChunkText:
         """Join the texts into one `ChunkText`, in the Unicode form of ``reading``."""
         lengths = np.fromiter(map(len, self.documents), np.int64, len(self.documents))
         ends = np.cumsum(lengths + 1) - 1
@@ -403,7 +403,7 @@ class TextBatch:
         return in_form(joined, reading.text_form) if reading.text_form else joined
 
 
-def batches_of(texts: Iterable[Any], reading: Reading) -> Iterator[TextBatch]:
+def batches_of(texts: Iterable[Any], reading: ReadOptions) -> Iterator[TextBatch]:
     """Yield texts in batches of about 1 MiB, holding one batch at a time.
 
     Args:
@@ -428,7 +428,7 @@ def batches_of(texts: Iterable[Any], reading: Reading) -> Iterator[TextBatch]:
         yield TextBatch(tuple(waiting), number, begin, size)
 
 
-def _documents(texts: Iterable[Any], reading: Reading) -> Iterator[bytes]:
+def _documents(texts: Iterable[Any], reading: ReadOptions) -> Iterator[bytes]:
     utf8 = {"strict": _strictly, "replace": _replacing, "ignore": _ignoring}[reading.invalid_utf8]
     for number, item in enumerate(texts):
         if isinstance(item, str | bytes):

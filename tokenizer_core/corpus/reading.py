@@ -85,7 +85,7 @@ def sections_of(
     """Cut documents into sections of about 4 KiB, each from its own beginning.
 
     A document that grows keeps all its sections but the last. Sections end at legal cuts, see
-    `Reading.cuts`; without ``pairs``, each document stays whole.
+    `ReadOptions.cuts`; without ``pairs``, each document stays whole.
 
     Returns:
         int64 ``[m, 2]`` spans that cover the same bytes.
@@ -338,7 +338,7 @@ class Shares(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """Read options: everything besides a chunk's bytes that its counts depend on.
 
     Attributes:
@@ -399,7 +399,7 @@ class Reading:
                 "held_out=0.01 keeps 1 % for evaluation",
             )
 
-    def of_source(self, name: str) -> Reading:
+    def of_source(self, name: str) -> ReadOptions:
         """Return the options for the files of one source."""
         if not self.text_fields:
             return self

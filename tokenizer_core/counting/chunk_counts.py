@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bpeline.tokenizer_core.corpus import (
     Chunk,
     ChunkText,
-    Reading,
+    ReadOptions,
     SmallFiles,
     SourceFile,
     documents_between,
@@ -26,7 +26,7 @@ from bpeline.tokenizer_core.counting.word_tables import WordParts, WordTable, to
 from bpeline.tokenizer_core.errors import InvalidOption, UnreadableSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import are_kept
 from bpeline.tokenizer_core.kernels.counting.word_table import copy_words, count_apart
-from bpeline.tokenizer_core.kernels.memory.pages import Reused, in_lines
+from bpeline.tokenizer_core.kernels.memory.pages import BufferPool, in_lines
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_queue import QUEUE_BYTES
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter
@@ -68,7 +68,7 @@ class ChunkCounts:
 def count_chunk(
     chunk: Chunk,
     text: ChunkText,
-    reading: Reading,
+    reading: ReadOptions,
     table_bytes: int = TABLE_BYTES,
     pass_on: Callable[[WordCounts], None] | None = None,
     copies: bytes = b"",
@@ -119,7 +119,7 @@ def count_chunk(
     )
 
 
-def counts_given(chunk: Chunk, raw: Text, reading: Reading) -> ChunkCounts:
+def counts_given(chunk: Chunk, raw: Text, reading: ReadOptions) -> ChunkCounts:
     """Return the word counts in a chunk of them; there are no documents to hold out."""
     given = given_counts(raw, chunk.file, reading.pattern, reading.special_bytes)
     lengths = given.spans[:, 1] - given.spans[:, 0]
@@ -215,11 +215,11 @@ class SmallChunks:
         """Whether the kernels are cached; compiling them takes two seconds."""
         return are_kept(count_apart, copy_words)
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: ReadOptions) -> None:
         self._reading, self._splitter = reading, Splitter(reading.pattern)
         self._ahead = in_lines(QUEUE_BYTES // 8, np.uint64)
         self._table = in_lines(0, np.uint64)
-        self._memory, self._rows = Reused(), Reused()
+        self._memory, self._rows = BufferPool(), BufferPool()
 
     def read(self, files: Sequence[SourceFile]) -> SmallFiles:
         """`SmallFiles.read` into memory that the next call reuses."""

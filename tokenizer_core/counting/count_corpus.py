@@ -33,7 +33,7 @@ from bpeline.tokenizer_core.counting.word_tables import WordParts, load_kernels_
 from bpeline.tokenizer_core.counting.work_queue import WorkQueue
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, MissingSource
 from bpeline.tokenizer_core.kernels.compiling.compilation import compile_declared, entry_kernels
-from bpeline.tokenizer_core.kernels.memory.pages import Reused
+from bpeline.tokenizer_core.kernels.memory.pages import BufferPool
 from bpeline.tokenizer_core.kernels.scanning.automaton import mark_by_automaton
 from bpeline.tokenizer_core.machine import thread_count
 from bpeline.tokenizer_core.splitting import (
@@ -132,7 +132,7 @@ def count_words(
             sentences=sentences,
             on_progress=on_progress,
         )
-    reading = corpus.Reading(
+    reading = corpus.ReadOptions(
         SplitPattern.parse(pattern).within_named(sentences),
         tuple(checks.texts("special_tokens", special_tokens, ordered=False)),
         invalid_utf8,
@@ -295,7 +295,7 @@ class _FilesProgress:
 
 def _digested(
     files: Sequence[corpus.SourceFile],
-    reading: corpus.Reading,
+    reading: corpus.ReadOptions,
     chunk_bytes: int,
     workers: int,
     progress: _FilesProgress,
@@ -330,7 +330,7 @@ class _FilesCounting:
     def __init__(
         self,
         files: Sequence[corpus.SourceFile],
-        reading: corpus.Reading,
+        reading: corpus.ReadOptions,
         chunk_bytes: int,
         copies: Duplicates | None,
         progress: _FilesProgress,
@@ -378,7 +378,7 @@ class _FilesCounting:
 
     def _counter(self, words: WordParts) -> Callable[[int, tuple[int, corpus.Work]], None]:
         """Return the function that one thread calls with each piece of work."""
-        memory, counter = Reused(), TextCounter(self._splitter, words)
+        memory, counter = BufferPool(), TextCounter(self._splitter, words)
 
         def count(number: int, piece: tuple[int, corpus.Work]) -> None:
             stretch, work = piece
@@ -395,7 +395,7 @@ class _FilesCounting:
         stretch: int,
         group: corpus.ChunkGroup,
         counter: TextCounter,
-        memory: Reused,
+        memory: BufferPool,
     ) -> None:
         """Count the chunks of a group, one after the other while they are wanted."""
         reading, origin = self._reading, stretch << self._byte_bits
@@ -422,7 +422,11 @@ class _FilesCounting:
             self._progress.add(chunk.spent)
 
     def _count_together(
-        self, stretch: int, files: Sequence[corpus.SourceFile], counter: TextCounter, memory: Reused
+        self,
+        stretch: int,
+        files: Sequence[corpus.SourceFile],
+        counter: TextCounter,
+        memory: BufferPool,
     ) -> None:
         """Count small files, which follow each other in their stretch."""
         with self._reading_small:  # threads would contend at each file

@@ -15,7 +15,7 @@ from bpeline.tokenizer_core.corpus import (
     LONG,
     ChunkGroup,
     ChunkText,
-    Reading,
+    ReadOptions,
     SourceFile,
     documents_between,
     in_parts,
@@ -36,7 +36,7 @@ _SEEN = np.dtype([("fingerprint", np.uint64), ("bytes", np.int64), ("times", np.
 
 
 def documents_of(
-    files: Iterable[SourceFile], reading: Reading, digests: list[str] | None = None
+    files: Iterable[SourceFile], reading: ReadOptions, digests: list[str] | None = None
 ) -> Iterator[bytes]:
     """Yield documents in UTF-8, without special tokens; one chunk is in memory.
 
@@ -52,7 +52,7 @@ def documents_of(
             yield from _documents_of(text, reading, LONG)
 
 
-def evaluation_documents(files: Iterable[SourceFile], reading: Reading) -> Iterator[bytes]:
+def evaluation_documents(files: Iterable[SourceFile], reading: ReadOptions) -> Iterator[bytes]:
     """Yield the documents of an evaluation set, as `in_parts` cuts them."""
     reading = replace(reading, pattern=SplitPattern.named("gpt2"))  # only decides where chunks end
     for file in files:
@@ -62,7 +62,7 @@ def evaluation_documents(files: Iterable[SourceFile], reading: Reading) -> Itera
 
 
 def sample_documents(
-    files: Sequence[tuple[SourceFile, int]], reading: Reading, limit: int
+    files: Sequence[tuple[SourceFile, int]], reading: ReadOptions, limit: int
 ) -> Iterator[bytes]:
     """Yield documents from evenly spaced places, in order; all documents if they fit.
 
@@ -90,7 +90,7 @@ def sample_documents(
             yield from _documents_in(file, chosen, reading)
 
 
-def _documents_in(file: SourceFile, cells: Sequence[int], reading: Reading) -> Iterator[bytes]:
+def _documents_in(file: SourceFile, cells: Sequence[int], reading: ReadOptions) -> Iterator[bytes]:
     if file.is_streamed:
         groups, wanted = [ChunkGroup(file)], set(cells)  # a stream is read through
     else:
@@ -102,7 +102,7 @@ def _documents_in(file: SourceFile, cells: Sequence[int], reading: Reading) -> I
                 yield from _documents_of(text, reading, 0)
 
 
-def _documents_of(text: ChunkText, reading: Reading, longest: int) -> Iterator[bytes]:
+def _documents_of(text: ChunkText, reading: ReadOptions, longest: int) -> Iterator[bytes]:
     """Yield the documents of a chunk; those above ``longest`` bytes in sections."""
     documents = documents_between(text, reading.special_bytes)[0]
     for place, document in enumerate(documents.tolist()):
@@ -156,7 +156,7 @@ class Duplicates:
 
 def digest_documents(
     file: SourceFile,
-    reading: Reading,
+    reading: ReadOptions,
     chunk_bytes: int,
     on_chunk: Callable[[int], None] | None = None,
 ) -> FileDocuments:

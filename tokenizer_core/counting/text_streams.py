@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core import checks
-from bpeline.tokenizer_core.corpus import Reading, TextBatch, batches_of, documents_between
+from bpeline.tokenizer_core.corpus import ReadOptions, TextBatch, batches_of, documents_between
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.counting.word_tables import WordParts, empty_entries
 from bpeline.tokenizer_core.counting.work_queue import WorkQueue
@@ -190,7 +190,7 @@ def count_texts(
             "set, one column of a table",
             "count_texts(dataset['train'])",
         )
-    reading = Reading(
+    reading = ReadOptions(
         SplitPattern.parse(pattern).within_named(sentences),
         tuple(checks.texts("special_tokens", special_tokens, ordered=False)),
         invalid_utf8,

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.digests import canonical_json, digest_of_bytes
-from bpeline.tokenizer_core.errors import InvalidOption, OutOfRange, WrongKind, fenced
+from bpeline.tokenizer_core.errors import InvalidOption, OutOfRange, WrongKind, wrap_errors
 from bpeline.tokenizer_core.text import utf8_of
 
 if TYPE_CHECKING:
@@ -460,7 +460,7 @@ def columns_of(data: Any) -> tuple[list[Columns], str | None]:
     """Read the batches of an Arrow stream and the split pattern in its schema."""
     import pyarrow
 
-    with fenced("pyarrow", "reading Arrow data"):
+    with wrap_errors("pyarrow", "reading Arrow data"):
         if not hasattr(data, "__arrow_c_stream__") and not hasattr(data, "__arrow_c_array__"):
             raise InvalidOption(
                 f"{type(data).__name__} exports no Arrow data",

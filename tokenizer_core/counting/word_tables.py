@@ -29,8 +29,8 @@ from bpeline.tokenizer_core.kernels.counting import word_rows
 from bpeline.tokenizer_core.kernels.counting.word_table import (
     POSITION_BYTES,
     USED,
-    hold_table,
-    let_table_go,
+    lock_table,
+    unlock_table,
 )
 from bpeline.tokenizer_core.kernels.memory.addresses import PADDING
 from bpeline.tokenizer_core.kernels.memory.pages import give_back, in_lines, in_pages
@@ -495,11 +495,11 @@ class WordParts:
     @contextmanager
     def held(self, part: int) -> Iterator[WordTable]:
         """Lock a table, so that no other thread reads or writes it."""
-        hold_table(self.used, part)
+        lock_table(self.used, part)
         try:
             yield self.tables[part]
         finally:
-            let_table_go(self.used, part)
+            unlock_table(self.used, part)
 
     def rows(
         self,

@@ -271,5 +271,5 @@ def byte_pair_encoder(
     kind = BytePairEncoder if spec.pattern.cuts_at_spaces else SuperwordEncoder
     encoder = kind(byte_ids, *spec.merge_ids, spec.pattern, cache_words=cache_words)
     if spec.ignore_merges:
-        encoder.take_whole(tokens_not_made_by_merges(encoder, spec.ids))
+        encoder.add_whole_words(tokens_not_made_by_merges(encoder, spec.ids))
     return encoder

@@ -104,7 +104,7 @@ class BytePairEncoder(Encoder):
 
     @property
     def has_whole_words(self) -> bool:
-        """Whether `take_whole` added words."""
+        """Whether `add_whole_words` added words."""
         return "whole" in self._tables
 
     @property
@@ -113,7 +113,7 @@ class BytePairEncoder(Encoder):
         tokens = self._tables.get("tokens")
         return tokens is not None and len(tokens) == _words_of_tokens(self.merges)
 
-    def take_whole(self, ids: Mapping[bytes, int]) -> None:
+    def add_whole_words(self, ids: Mapping[bytes, int]) -> None:
         """Encode these words as one token, regardless of merges; call it before encoding."""
         if not ids:
             return

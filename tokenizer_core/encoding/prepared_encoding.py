@@ -29,20 +29,22 @@ _HOLDS_SPACE = re.compile(rb"\S (?:\S|\Z)")  # a space where `AsciiSpaces` could
 
 
 class PreparedEncoder(Encoder):
-    """An encoder that prepares texts; ``unsought`` special tokens are text."""
+    """An encoder that prepares texts; ``ignored_special_ids`` special tokens are text."""
 
     def __init__(
         self,
         spec: TokenizerSpec,
         inner: Encoder,
         preparation: TextPreparation,
-        unsought: frozenset[int] = frozenset(),
+        ignored_special_ids: frozenset[int] = frozenset(),
     ) -> None:
         self.inner = inner
         self._spec = spec
         self._preparation = preparation
-        self._unsought = unsought
-        self._cutting = preparation.raw if preparation.only_cuts and not unsought else None
+        self._unsought = ignored_special_ids
+        self._cutting = (
+            preparation.raw if preparation.only_cuts and not ignored_special_ids else None
+        )
         # The first byte of all tokens: without it, a text needs no preparation. −1: no such byte.
         self._first_byte = -1 if self._cutting is None else self._cutting.first_byte
 

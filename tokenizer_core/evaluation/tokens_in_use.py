@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.tokenizer_core.corpus import ChunkText, Reading, documents_between, sections_of
+from bpeline.tokenizer_core.corpus import ChunkText, ReadOptions, documents_between, sections_of
 from bpeline.tokenizer_core.counting import WordCounts, count_spans
 from bpeline.tokenizer_core.encoding import BytePairEncoder
 from bpeline.tokenizer_core.evaluation.metrics import RARE, curve_sizes, f95, has_curve
@@ -198,12 +198,12 @@ class TrainingDocuments:
     """
 
     text: ChunkText
-    reading: Reading
+    reading: ReadOptions
     spans: NDArray[np.int64]  # [n, 2]: the documents
     training: NDArray[np.int64]  # [n, 2]: the parts used for training
 
     @classmethod
-    def of(cls, text: ChunkText, reading: Reading) -> TrainingDocuments:
+    def of(cls, text: ChunkText, reading: ReadOptions) -> TrainingDocuments:
         spans, _ = documents_between(text, reading.special_bytes)
         return cls(text, reading, spans, reading.share_out(text.text, spans, text.across).training)
 
@@ -229,7 +229,7 @@ def made_in_one_document(
     tree: MergeTree,
     candidates: NDArray[np.int64],
     text: ChunkText,
-    reading: Reading,
+    reading: ReadOptions,
     copies: bytes = b"",
 ) -> NDArray[np.int64]:
     """Find the candidates that were made in exactly one document of a chunk.
@@ -264,7 +264,7 @@ def made_in_one_document(
 
 
 def _encoded(
-    tokenizer: Tokenizer, text: ChunkText, reading: Reading, copies: bytes
+    tokenizer: Tokenizer, text: ChunkText, reading: ReadOptions, copies: bytes
 ) -> Iterator[tuple[NDArray[np.uint32], NDArray[np.int64]]]:
     """Ids of the training text, a few MiB at a time, and the document of each id."""
     documents, _ = documents_between(text, reading.special_bytes)

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
-from bpeline.tokenizer_core.companions import algorithm_of
 from bpeline.tokenizer_core.digests import MANIFEST, digest_of_bytes, read_sealed_manifest, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
@@ -36,6 +35,7 @@ from bpeline.tokenizer_core.formats.json_tokens import (
     vocab_json_of_text,
 )
 from bpeline.tokenizer_core.pipeline import Pipeline
+from bpeline.tokenizer_core.plugins import algorithm_of
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.tokenizer_spec import BYTE_BPE, DefaultSpecial, TokenizerSpec

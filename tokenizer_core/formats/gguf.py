@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import refuse
-from bpeline.tokenizer_core.companions import of_gguf_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import (
     TokenizerParts,
@@ -44,6 +43,7 @@ from bpeline.tokenizer_core.formats.json_tokens import (
     tokens_of_printable,
 )
 from bpeline.tokenizer_core.formats.known import roles_of
+from bpeline.tokenizer_core.plugins import of_gguf_model
 from bpeline.tokenizer_core.splitting import (
     DIGITS_FROM_RIGHT,
     SUPERWORDS,
@@ -111,9 +111,9 @@ def load(path: Path) -> TokenizerSpec:
     """
     read = read_vocabulary(path)
     refuse_overlapping([read.tokens[id_] for id_ in read.found], path)
-    companion = of_gguf_model(read.model)
-    if companion is not None:
-        made: TokenizerSpec = companion.reader.from_gguf(read, path)
+    plugin = of_gguf_model(read.model)
+    if plugin is not None:
+        made: TokenizerSpec = plugin.reader.from_gguf(read, path)
         return made
     if read.model != "gpt2":
         refuse(

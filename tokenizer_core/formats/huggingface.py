@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
-from bpeline.tokenizer_core.companions import COMPANIONS, of_huggingface_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import (
@@ -45,6 +44,7 @@ from bpeline.tokenizer_core.pipeline import (
     models,
     pattern_of_steps,
 )
+from bpeline.tokenizer_core.plugins import PLUGINS, of_huggingface_model
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
 from bpeline.tokenizer_core.vocabulary import MergeList, TokenTable, shown
@@ -86,12 +86,12 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
     added = _added_tokens(document.get("added_tokens"), path)
     normalizer = Normalizer.of_description(document.get("normalizer"))
     kind = models.kind_of_model(document.get("model"))
-    companion = of_huggingface_model(kind)
-    if companion is None:
+    plugin = of_huggingface_model(kind)
+    if plugin is None:
         refuse(path, f"has the model {kind}", _SUPPORTED)
     model = models.read_model(document["model"])
     is_unigram = isinstance(model, models.Unigram)
-    named = companion.reader.names_of(model.vocab, path) if is_unigram else model.vocab
+    named = plugin.reader.names_of(model.vocab, path) if is_unigram else model.vocab
     _refuse_moved(added, named, path)
     steps = PRE_TOKENIZERS.steps(document.get("pre_tokenizer"))
     pattern = pattern_of_steps(steps, marks_words=is_unigram)
@@ -115,7 +115,7 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
             refuse(path, f"has ByteLevel with {other}", "BPE, and steps that keep all text")
         return _byte_bpe(model, document.get("decoder"), pattern, pipeline, path)
     pipeline = replace(pipeline, decoder=DecoderSteps.of_description(document.get("decoder")))
-    read: TokenizerSpec = companion.reader.from_huggingface(model, pattern, pipeline, path)
+    read: TokenizerSpec = plugin.reader.from_huggingface(model, pattern, pipeline, path)
     return read
 
 
@@ -279,9 +279,9 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
         DiskFull: no space left.
     """
     spec = tokenizer.spec
-    companion = COMPANIONS.get(spec.algorithm.name)
-    if companion is not None and companion.huggingface_model:
-        parts = companion.reader.parts_for_huggingface(tokenizer)
+    plugin = PLUGINS.get(spec.algorithm.name)
+    if plugin is not None and plugin.huggingface_model:
+        parts = plugin.reader.parts_for_huggingface(tokenizer)
     else:
         if not isinstance(spec.algorithm, ByteBpe):
             refuse_other_algorithms(tokenizer, "byte-level BPE, Unigram and WordPiece", ByteBpe)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import open_file
-from bpeline.tokenizer_core.companions import FORMATS_OF_COMPANIONS
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, MissingSource
+from bpeline.tokenizer_core.plugins import FORMATS_OF_PLUGINS
 
 MODEL_MAX_LENGTH = "model_max_length"
 DECLARED = ("eos", "bos", "pad", MODEL_MAX_LENGTH)
@@ -99,7 +99,7 @@ FORMATS = {
     "tiktoken": "bpeline.tokenizer_core.formats.tiktoken",
     "tekken": "bpeline.tokenizer_core.formats.tekken",
     "gguf": "bpeline.tokenizer_core.formats.gguf",
-    **FORMATS_OF_COMPANIONS,
+    **FORMATS_OF_PLUGINS,
 }
 
 # What tells them: files of a directory, in this order; endings of a file's name.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .learning import NOTHING as NOTHING
     from .learning import CharacterSettings as CharacterSettings
     from .learning import CharacterWords as CharacterWords
-    from .learning import Course as Course
+    from .learning import CheckpointPolicy as CheckpointPolicy
     from .learning import LearnedMerges as LearnedMerges
     from .learning import PrunedWords as PrunedWords
     from .learning import learn_characters as learn_characters

@@ -90,7 +90,7 @@ class LearnedMerges:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class CheckpointPolicy:
     """Checkpoints and progress reports of a training; they do not change the result.
 
     Attributes:
@@ -149,7 +149,7 @@ def learn_with(
     merges: int,
     counts: WordCounts | None,
     settings: str,
-    course: Course,
+    course: CheckpointPolicy,
     *,
     given: NDArray[np.int32] | None = None,
     pruned: PrunedWords = NOTHING,
@@ -403,7 +403,7 @@ def learn_characters(
     words: CharacterWords,
     merges: int,
     settings: CharacterSettings,
-    course: Course,
+    course: CheckpointPolicy,
 ) -> LearnedMerges:
     """Learn the merges, after those of last characters and mark if ``joined``."""
     validate_options(merges, settings.tie_break, settings.min_count, settings.min_word_count)

@@ -6,7 +6,7 @@ numbered from 0. `byte_words` builds them from word counts and the 256 bytes; fo
 
 The queue alone decides the next pair (`kernels.merging.merge_queue`); it relies on counts that only
 fall. Most pairs are rarer than any pair that is merged. They get no rows and no occurrences: pairs
-are loaded down to a count, and to lower ones when needed (`MergeEngine._look_further`). A score
+are loaded down to a count, and to lower ones when needed (`MergeEngine._lower_threshold`). A score
 other than the count, such as n_ab / (n_a · n_b), needs another queue only:
 `kernels.merging.merge_step.merge` replaces a given pair and keeps all pair counts exact.
 """
@@ -177,7 +177,7 @@ class MergeEngine:
         self._limits = limits_for(
             tie_break, min_count, max_length, self.base, free_application=free_application
         )
-        self._state, _ = laid_out([words], self._limits.order)
+        self._state, _ = initial_state([words], self._limits.order)
         self._expected = expected
         self._bytes = int(_BYTES_PER_SYMBOL * len(self._state.cells))
         self._here = self._limits
@@ -203,7 +203,7 @@ class MergeEngine:
             if status == merge_step.DONE:
                 return True
             if status == merge_step.EXHAUSTED:
-                if not self._look_further():
+                if not self._lower_threshold():
                     return False
             elif status == merge_step.NEEDS_VERDICTS:
                 self._judge()
@@ -266,7 +266,7 @@ class MergeEngine:
         most = int(rows[:, pair_tables.COUNT].max(initial=0))
         self._see(rows, self._least_to_see(rows, most))
 
-    def _look_further(self) -> bool:
+    def _lower_threshold(self) -> bool:
         """Load rarer pairs when the loaded ones are used up; False if there are none."""
         if self._here == self._limits:
             return False
@@ -350,7 +350,9 @@ def limits_for(
     return Limits(_ORDERS[tie_break], least, longest, *kept, base)
 
 
-def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, NDArray[np.int64]]:
+def initial_state(
+    several: Sequence[SymbolWords], order: int
+) -> tuple[MergeState, NDArray[np.int64]]:
     """Lay out words in cells, one collection after the other, without pairs.
 
     The second result is int64 ``[len(several) + 1]``: the words of collection i are between the
@@ -414,7 +416,7 @@ def laid_out(several: Sequence[SymbolWords], order: int) -> tuple[MergeState, ND
 def _lay_out(state: MergeState, words: SymbolWords, rows: NDArray[np.int64], begin: int) -> None:
     """Write words and the separators around them into cells from ``begin`` on."""
     content, offsets, ids = map(_writable, (words.content, words.offsets, words.ids))
-    merge_layout.lay_out_words(
+    merge_layout.fill_initial_state(
         content.view(np.uint8),
         words.content.itemsize > 1,
         offsets,

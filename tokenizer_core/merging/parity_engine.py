@@ -92,7 +92,7 @@ class ParityEngine:
         self._limits = merge_engine.limits_for(
             tie_break, min_count, max_length, self.base, free_application=True
         )
-        shared, starts = merge_engine.laid_out(several, self._limits.order)
+        shared, starts = merge_engine.initial_state(several, self._limits.order)
         # One set of pairs per language, and last, while it is needed, one for all together.
         self._sets = [
             merge_engine.with_first_pairs(shared, self._limits, begin, end + 1)
@@ -105,14 +105,16 @@ class ParityEngine:
             sets=np.stack([_described(one) for one in self._sets]),
             learning=len(languages),
             tokens=np.array(before, np.int64),
-            holders=np.zeros((tokens, -(-len(several) // MASK)), np.uint64),
+            languages_of_token=np.zeros((tokens, -(-len(several) // MASK)), np.uint64),
             rows=np.empty(len(several), np.int64),
-            servants=np.full(tokens, merge_sources.NOBODY, np.int32),
+            chosen_languages=np.full(tokens, merge_sources.NOBODY, np.int32),
         )
         for number, pair_set in enumerate(self._sets[:-1]):
             keys = pair_set.pairs[: pair_set.sizes[merge_state.PAIRS], pair_tables.KEY]
             token_ids = np.unique(np.concatenate([keys >> 32, keys & 0xFFFFFFFF]))
-            self._sources.holders[token_ids, number // MASK] |= np.uint64(1 << number % MASK)
+            self._sources.languages_of_token[token_ids, number // MASK] |= np.uint64(
+                1 << number % MASK
+            )
         self._choice = Choice(
             measured=development is not None,
             before=self._sources.tokens[: len(languages)].copy(),
@@ -138,7 +140,7 @@ class ParityEngine:
     @property
     def chosen(self) -> NDArray[np.int32]:
         """[merges_done]: index of the language each merge was made for; −1 for none."""
-        return self._sources.servants[self.base : self.base + self.merges_done]
+        return self._sources.chosen_languages[self.base : self.base + self.merges_done]
 
     def token(self, token: int) -> bytes:
         return merge_engine.spelled(token, self._base_tokens, self.learned)
@@ -180,7 +182,7 @@ class ParityEngine:
             learning = self._sets[: self._sources.learning]
             self._enter(merge_sources.TOGETHER, sum(len(one.pairs) for one in learning))
             return together
-        self._enter(merge_sources.WORST_OFF, 0)  # frees the pairs of all languages together
+        self._enter(merge_sources.LEAST_COMPRESSED, 0)  # frees the pairs of all languages together
         return None
 
     def _enter(self, stage: int, pairs_of_all: int) -> None:
@@ -196,13 +198,16 @@ class ParityEngine:
     def _make_room_for_tokens(self) -> None:
         known = len(self._state.token_lengths)
         self._state = merge_engine.with_more_tokens(self._state)
-        holders, servants = self._sources.holders, self._sources.servants
+        languages_of_token, chosen_languages = (
+            self._sources.languages_of_token,
+            self._sources.chosen_languages,
+        )
         tokens = len(self._state.token_lengths)
         self._sources = self._sources._replace(
-            holders=merge_engine.grown(holders, known, tokens),
-            servants=merge_engine.grown(servants, known, tokens),
+            languages_of_token=merge_engine.grown(languages_of_token, known, tokens),
+            chosen_languages=merge_engine.grown(chosen_languages, known, tokens),
         )
-        self._sources.holders[known:] = 0
+        self._sources.languages_of_token[known:] = 0
 
 
 def _described(arrays: MergeState) -> NDArray[np.int64]:

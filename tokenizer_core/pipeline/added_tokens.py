@@ -153,7 +153,7 @@ class AddedTokenMatcher:
         text: Text,
         spans: NDArray[np.int64],
         behind: NDArray[np.int64],
-        unsought: frozenset[int] = frozenset(),
+        ignored_special_ids: frozenset[int] = frozenset(),
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Cut spans at added tokens: leftmost first, the longest at one place.
 
@@ -165,13 +165,13 @@ class AddedTokenMatcher:
             spans: int64 ``[n, 2]``: half-open byte ranges, each by itself: of what lies outside of
                 it nothing is seen.
             behind: int64 ``[n]``: the id behind each span, or −1.
-            unsought: ids of tokens that are ordinary text.
+            ignored_special_ids: ids of tokens that are ordinary text.
 
         Returns:
             spans, int64 ``[m, 2]``: of each span that was given, the text before each token and
             after the last one (some may be empty); and int64 ``[m]``: the id behind each, or −1.
         """
-        sought = self._sought_but(unsought)
+        sought = self._sought_but(ignored_special_ids)
         if sought is None:
             return spans, behind
         found, counts = self._matcher.find_in_spans(text, spans)
@@ -203,14 +203,16 @@ class AddedTokenMatcher:
         np.maximum(pieces[:, 0], pieces[:, 1], out=pieces[:, 1])
         return pieces, after_each
 
-    def _sought_but(self, unsought: frozenset[int]) -> NDArray[np.bool_] | None:
+    def _sought_but(self, ignored_special_ids: frozenset[int]) -> NDArray[np.bool_] | None:
         """Which tokens are sought, bool ``[n]``; None where none is."""
-        kept = self._sought.get(unsought)
+        kept = self._sought.get(ignored_special_ids)
         if kept is None:
-            kept = np.array([token.id not in unsought for token in self.tokens], np.bool_)
+            kept = np.array(
+                [token.id not in ignored_special_ids for token in self.tokens], np.bool_
+            )
             if len(self._sought) >= _KEPT_CHOICES:
                 self._sought.clear()  # so many sets are made for single texts
-            self._sought[unsought] = kept
+            self._sought[ignored_special_ids] = kept
         return kept if kept.any() else None
 
     def _heed_flags(

@@ -63,13 +63,13 @@ class TextPreparation:
         self.late = self._matcher([token for token in added_tokens if token.normalized])
 
     def prepare(
-        self, text: Text, unsought: frozenset[int] = frozenset()
+        self, text: Text, ignored_special_ids: frozenset[int] = frozenset()
     ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64]]:
         """A text as an `Encoder` takes it.
 
         Args:
             text: valid UTF-8.
-            unsought: ids of added tokens that are ordinary text in this one (tokenizers can switch
+            ignored_special_ids: ids of added tokens that are ordinary text here (tokenizers can switch
                 off those that are special, by ``encode_special_tokens``).
 
         Returns:
@@ -78,7 +78,7 @@ class TextPreparation:
             or −1.
         """
         whole = np.array([[0, text.size]], np.int64)
-        return self.prepare_spans(text, whole, _NO_ID_BEHIND, unsought)[:3]
+        return self.prepare_spans(text, whole, _NO_ID_BEHIND, ignored_special_ids)[:3]
 
     @property
     def only_cuts(self) -> bool:
@@ -105,7 +105,7 @@ class TextPreparation:
         text: Text,
         spans: NDArray[np.int64],
         behind: NDArray[np.int64],
-        unsought: frozenset[int] = frozenset(),
+        ignored_special_ids: frozenset[int] = frozenset(),
     ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
         """Spans of a text, each of them a text of its own; see `prepare`.
 
@@ -118,10 +118,10 @@ class TextPreparation:
         given, starts = text, spans[:, 0]
         # Numbers below those of ids say of which span a piece is the last.
         numbered = _OF_SPANS - np.arange(len(spans))
-        spans, after = self.raw.cut(text, spans, numbered, unsought)
+        spans, after = self.raw.cut(text, spans, numbered, ignored_special_ids)
         if self._normalize is not None:
             text, spans = _replaced(text, spans, self._normalized(text, spans))
-        spans, after = self.late.cut(text, spans, after, unsought)
+        spans, after = self.late.cut(text, spans, after, ignored_special_ids)
         last = np.flatnonzero(after <= _OF_SPANS)
         if self.prefix is not None:
             firsts = dict(zip([0, *(last[:-1] + 1).tolist()], starts.tolist(), strict=False))

@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.corpus import (
     RECORD_END,
     ChunkGroup,
     ChunkText,
-    Reading,
+    ReadOptions,
     SmallFiles,
     SourceFile,
     first_cut,
@@ -71,7 +71,7 @@ class Piece:
     ends_file: bool = False
     row_ids: Sequence[bytes] = ()
 
-    def read(self, reading: Reading, id_field: str) -> ChunkText:
+    def read(self, reading: ReadOptions, id_field: str) -> ChunkText:
         """Return its documents; arguments and errors as `read_documents`."""
         raw = self.unpacked
         if raw is None:
@@ -84,7 +84,7 @@ AnyPiece: TypeAlias = Piece | SmallFiles
 
 
 def whole_files(
-    files: Iterable[SourceFile], reading: Reading, piece_bytes: int, id_field: str
+    files: Iterable[SourceFile], reading: ReadOptions, piece_bytes: int, id_field: str
 ) -> Generator[Piece, None, None]:
     """Yield the pieces of files, at least one for each; the last ends the file."""
     for file in files:
@@ -101,7 +101,7 @@ class FileCutter:
     def __init__(
         self,
         file: SourceFile,
-        reading: Reading,
+        reading: ReadOptions,
         piece_bytes: int,
         id_field: str = "",
     ) -> None:
@@ -164,7 +164,7 @@ class FileCutter:
         self._source.close()
 
 
-def document_cuts(reading: Reading, file: SourceFile) -> Cuts:
+def document_cuts(reading: ReadOptions, file: SourceFile) -> Cuts:
     """Return the cuts at which documents of a file end."""
     if file.format != "text":
         return reading.cuts(file.format)
@@ -208,7 +208,7 @@ class EncodedPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedReading(Reading):
+class EncodedReadOptions(ReadOptions):
     """Read options that cut documents only where ids do not depend on each other.
 
     With ``sentences`` = ``lines``, parts of a document end with a line. With ``punkt``, a document
@@ -224,7 +224,7 @@ class EncodedReading(Reading):
         if self.sentences != "none":
             pairs = behind_lines() if self.sentences == "lines" else None
             return Cuts(pairs=pairs, special_tokens=self.special_bytes)
-        cuts = Reading.quick_cuts(self, format)
+        cuts = ReadOptions.quick_cuts(self, format)
         return cuts if self.encoder is None else self.encoder.independent_cuts(cuts)
 
 
@@ -246,7 +246,7 @@ class FileEncoding:
 
     encoder: Encoder
     digest: str
-    reading: Reading
+    reading: ReadOptions
     end_of_text: int
     dtype: str
     piece_bytes: int = PIECE_BYTES
@@ -521,7 +521,7 @@ def file_encoding_of(
     special = SpecialPolicy.of(spec.special_tokens, wanted, "text").allowed
     encoder = encoder_finding(spec, tokenizer.encoder, special)
     usual = dict(spec.special_tokens) if spec.finds_special else {}
-    reading = EncodedReading(*settings, encoder=encoder, sentences=spec.algorithm.sentence_kind)
+    reading = EncodedReadOptions(*settings, encoder=encoder, sentences=spec.algorithm.sentence_kind)
     end = -1
     if end_of_text is not None:
         policy = SpecialPolicy.of(spec.special_tokens, {end_of_text}, "text")

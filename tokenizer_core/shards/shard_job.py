@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import parse_json, read_bounded
 from bpeline.tokenizer_core.corpus import (
-    Reading,
+    ReadOptions,
     SmallFiles,
     SourceFile,
 )
@@ -64,7 +64,7 @@ PlaceDocuments = Callable[[SourceFile, NDArray[np.int64], Sequence[bytes]], None
 
 
 def plan_shards(
-    files: Sequence[SourceFile], reading: Reading, shard_bytes: int
+    files: Sequence[SourceFile], reading: ReadOptions, shard_bytes: int
 ) -> Iterator[tuple[list[SourceFile], bool]]:
     """Yield runs of files in order, and whether it is one file to divide."""
     run: list[SourceFile] = []
@@ -102,7 +102,7 @@ class ShardPart:
 
 
 def plan_parts(
-    files: Sequence[SourceFile], reading: Reading, shard_bytes: int
+    files: Sequence[SourceFile], reading: ReadOptions, shard_bytes: int
 ) -> Iterator[ShardPart]:
     """Yield the parts of a job: a shard each, or all shards of a compressed file.
 
@@ -125,7 +125,7 @@ def plan_parts(
         number += len(ends)
 
 
-def shard_ends(file: SourceFile, reading: Reading, shard_bytes: int) -> list[int]:
+def shard_ends(file: SourceFile, reading: ReadOptions, shard_bytes: int) -> list[int]:
     """Return where the shards of a divided file end, in bytes of its text."""
     step = _COMPRESSED_STEP if file.is_streamed else shard_bytes
     ends = []

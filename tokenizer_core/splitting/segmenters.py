@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import read_bounded
 from bpeline.tokenizer_core.digests import digest_of
-from bpeline.tokenizer_core.errors import InvalidOption, SegmenterUnavailable, fenced
+from bpeline.tokenizer_core.errors import InvalidOption, SegmenterUnavailable, wrap_errors
 
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.text import Text
@@ -332,12 +332,12 @@ class Punkt:
         Raises:
             LibraryFailed: NLTK raised an error.
         """
-        with fenced("NLTK", "finding sentences"):
+        with wrap_errors("NLTK", "finding sentences"):
             yield from tokenizer_of(self.tables).span_tokenize(text)
 
     def ends_between(self, words: str) -> bool:
         """Whether a sentence ends in front of the last of a few words."""
-        with fenced("NLTK", "finding the end of a sentence"):
+        with wrap_errors("NLTK", "finding the end of a sentence"):
             return bool(tokenizer_of(self.tables).text_contains_sentbreak(words))
 
 
@@ -426,7 +426,7 @@ def _tables_of(language: str) -> tuple[str, ...]:
     """The tables in a directory, or of a language in NLTK's search path."""
     directory = Path(language).expanduser()
     if "/" not in language:
-        with fenced("NLTK", "looking for the tables of Punkt"):
+        with wrap_errors("NLTK", "looking for the tables of Punkt"):
             places = directories_of(language)
         directory = next((place for place in places if place.is_dir()), Path(places[0]))
     missing = [name for name in PUNKT_TABLES if not (directory / name).is_file()]

@@ -22,7 +22,7 @@ from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken
 from bpeline.tokenizer_core.merging import (
     MERGES_PER_CHECKPOINT,
     Checkpoint,
-    Course,
+    CheckpointPolicy,
     LearnedMerges,
     MergeEngine,
     OnProgress,
@@ -108,7 +108,7 @@ def learn_merges(
         given: int32 [n, 2], merges to apply first, even if they do not occur in ``counts``: those
             of a tokenizer to extend, or `required_merges`.
         rules: pairs that would make a forbidden token are skipped.
-        resume_from, checkpoint, checkpoint_every, on_progress: see `Course`.
+        resume_from, checkpoint, checkpoint_every, on_progress: see `CheckpointPolicy`.
 
     Raises:
         InvalidOption: a parameter out of range, or ``given`` merges that make a forbidden token.
@@ -143,7 +143,7 @@ def learn_merges(
         allows=rules.judge() if ruled else None,
         expected=merges,
     )
-    course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
+    course = CheckpointPolicy(resume_from, checkpoint, checkpoint_every, on_progress)
     learned = learn_with(engine, merges, counts, settings, course, given=given, pruned=pruned)
     if ruled:
         rules.prove(token_bytes(learned.pairs(), byte_order(tie_break)))
@@ -296,7 +296,7 @@ def _check_options(options: Mapping[str, Any]) -> None:
     rules = ("forbid", ()), ("forbidden_tokens", ()), ("characters", "any")
     TokenRules.checked(*(options.get(name, usual) for name, usual in rules))
     resume_from, checkpoint = options.get("resume_from"), options.get("checkpoint")
-    Course(resume_from, checkpoint, on_progress=options.get("on_progress"))
+    CheckpointPolicy(resume_from, checkpoint, on_progress=options.get("on_progress"))
 
 
 def refuse_special_tokens_in_words(special_tokens: Sequence[str], counts: WordCounts) -> None:

@@ -25,7 +25,7 @@ from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.merging import (
     MERGES_PER_CHECKPOINT,
     Checkpoint,
-    Course,
+    CheckpointPolicy,
     MergeEngine,
     OnProgress,
     SymbolWords,
@@ -307,7 +307,7 @@ def train_superbpe(
             published models.
         min_count: rarer pairs are not merged. The published trainer goes down to 1.
         rules: further rules for tokens; ``base`` must keep them too.
-        resume_from, checkpoint, checkpoint_every, on_progress: see `merging.Course`. The base
+        resume_from, checkpoint, checkpoint_every, on_progress: see `CheckpointPolicy`. The base
             tokens of these checkpoints are the tokens of `inherited`.
 
     Raises:
@@ -329,7 +329,7 @@ def train_superbpe(
     vocab_size = checks.whole_number("vocab_size", vocab_size)
     transition_size = checks.whole_number("transition_size", transition_size)
     min_count = checks.whole_number("min_count", min_count, 1)
-    course = Course(resume_from, checkpoint, checkpoint_every, on_progress)
+    course = CheckpointPolicy(resume_from, checkpoint, checkpoint_every, on_progress)
     specials = tuple(sorted(base.special_tokens, key=base.special_tokens.__getitem__))
     room = merges_for(vocab_size, specials)
     pattern = _pattern_for(lines)

@@ -21,7 +21,7 @@ from bpeline.tokenizer_core.digests import digest_of
 from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.merging import (
     Checkpoint,
-    Course,
+    CheckpointPolicy,
     LearnedMerges,
     OnProgress,
     ParityEngine,
@@ -134,7 +134,7 @@ def learn_parity_merges(
         merges,
         together,
         settings,
-        Course(resume_from, checkpoint, checkpoint_every, on_progress),
+        CheckpointPolicy(resume_from, checkpoint, checkpoint_every, on_progress),
         given=given,
         pruned=PrunedWords(
             sum(removed.words for removed in left_out),

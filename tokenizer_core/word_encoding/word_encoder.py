@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core import checks, splitting
-from bpeline.tokenizer_core.companions import COMPANIONS
 from bpeline.tokenizer_core.counting import FULL, empty_entries
 from bpeline.tokenizer_core.encoding import (
     Encoder,
@@ -28,6 +27,7 @@ from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.kernels.counting.word_rows import PROGRESS, copy_pieces, number_words
 from bpeline.tokenizer_core.kernels.tables.hashing import HASH_KEY
 from bpeline.tokenizer_core.kernels.tables.word_keys import move_words
+from bpeline.tokenizer_core.plugins import PLUGINS
 from bpeline.tokenizer_core.splitting import SplitPattern, Splitter, pre_tokens
 from bpeline.tokenizer_core.text import Text, utf8_of
 from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
@@ -283,15 +283,15 @@ def explain_words(tokenizer: TokenizerParts, text: str) -> list[ExplainedWord]:
     Special tokens are ordinary text, except added tokens of an imported tokenizer.
     """
     spec = tokenizer.spec
-    companion = COMPANIONS.get(spec.algorithm.name)
-    if companion is None:
-        names = ", ".join(COMPANIONS)
+    plugin = PLUGINS.get(spec.algorithm.name)
+    if plugin is None:
+        names = ", ".join(PLUGINS)
         raise InvalidOption(
             f"{spec.algorithm.name} joins bytes, not characters",
             f"expected one of {names}",
             "type `bpeline explain REF TEXT`, or call tokenizer.explain(text), to see its merges",
         )
-    module = companion.home
+    module = plugin.home
     decide: Decide = module.explained(spec)
     words_of = getattr(module, "words_of", partial(pre_tokens, pattern=spec.pattern))
     encoder, parts = tokenizer.encoder, [(utf8_of(text), -1, b"")]

@@ -35,7 +35,7 @@ from bpeline.tokenizer_core.kernels.tables.word_queue import (
 # State of a table. Words keep the hash key when the table grows.
 USED = np.dtype(
     [
-        ("held", np.int64),  # 1 while a thread has locked the table, see `hold`
+        ("held", np.int64),  # 1 while a thread has locked the table, see `lock`
         ("words", np.int64),
         ("word_bytes", np.int64),  # of all of them
         ("arena_bytes", np.int64),  # in use
@@ -87,7 +87,7 @@ def table_at(used: Used, number: I64) -> Table:
 
 
 @kernel
-def hold(used: Used, number: I64) -> None:
+def lock(used: Used, number: I64) -> None:
     """Lock a table. Other threads lock it for microseconds, or while it grows."""
     lock = np.int64(used.ctypes.data) + number * USED_BYTES
     looks = 0
@@ -99,18 +99,18 @@ def hold(used: Used, number: I64) -> None:
 
 
 @kernel
-def let_go(used: Used, number: I64) -> None:
+def unlock(used: Used, number: I64) -> None:
     store_release(np.int64(used.ctypes.data) + number * USED_BYTES, ZERO)
 
 
 @entry_kernel
-def hold_table(used: Used, number: I64) -> None:
-    hold(used, number)
+def lock_table(used: Used, number: I64) -> None:
+    lock(used, number)
 
 
 @entry_kernel
-def let_table_go(used: Used, number: I64) -> None:
-    let_go(used, number)
+def unlock_table(used: Used, number: I64) -> None:
+    unlock(used, number)
 
 
 @kernel
@@ -290,7 +290,7 @@ def add_to_part(
     words = waiting[number, 0]
     for index in range(hot_entries):
         words += np.int64(load_u64(hot + index * apart + word_keys.VALUE) != ZERO)
-    hold(parts, number)
+    lock(parts, number)
     part: Record = parts[number]
     has_room = (
         part.words + words <= part.limit
@@ -304,7 +304,7 @@ def add_to_part(
         )
         add_entries(hot, hot_entries, apart, text, anchors, origin, behind, table)
         waiting[number, 0] = waiting[number, 1] = 0
-    let_go(parts, number)
+    unlock(parts, number)
     return has_room
 
 

@@ -105,7 +105,7 @@ def joined_at(tokens: I64, token: I64) -> U64:
 
 
 @kernel
-def stand_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool:
+def is_valid_pair(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool:
     """Whether merging leaves two stable tokens as they are."""
     sets = joins_of(tokens, left) & joined_at(tokens, right)
     return sets == ZERO or stay_together(pairs, tokens, left, right)
@@ -113,7 +113,7 @@ def stand_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool
 
 @kernel
 def stay_together(pairs: PairTable, tokens: I64, left: I64, right: I64) -> bool:
-    """`stand_together`, by undoing merges.
+    """`is_valid_pair`, by undoing merges.
 
     Each round considers the time before the later of the two tokens was created. Of equal tokens
     and of equal pairs the left one comes first: so a merge at the seam is harmless if it is as late
@@ -183,7 +183,7 @@ def keep_merges(
         first, second = np.int64(indices[left[rank]]), np.int64(indices[right[rank]])
         if first < 0 or second < 0 or indices[results[rank]] >= 0:
             continue
-        if not stand_together(table, rows, first, second):
+        if not is_valid_pair(table, rows, first, second):
             continue
         token = BYTES + number
         key = (np.uint64(first) << INDEX_BITS) | np.uint64(second)

@@ -101,7 +101,7 @@ def filled_from_begin(size: int) -> NDArray[np.uint8]:
     return np.frombuffer(memory, np.uint8, size)
 
 
-class Reused:
+class BufferPool:
     """A reusable buffer: each call invalidates the result of the call before."""
 
     def __init__(self) -> None:

@@ -86,7 +86,7 @@ def weight_at(weights: Weights, position: Int) -> I64:
 
 
 @entry_kernel
-def lay_out_words(
+def fill_initial_state(
     content: U8s,
     wide: bool,
     offsets: I64s,

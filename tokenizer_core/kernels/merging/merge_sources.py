@@ -58,13 +58,13 @@ from bpeline.tokenizer_core.kernels.tables.pair_tables import (
 )
 
 # How the next pair is chosen: from a list, by the sum of all sources, by the worst source.
-GIVEN, TOGETHER, WORST_OFF = 0, 1, 2
+GIVEN, TOGETHER, LEAST_COMPRESSED = 0, 1, 2
 
 OWN = ("arena", "pairs", "slots", "heap", "waiting", "following", "sizes")
 _of_set = with_arrays(OWN)
 
 NOBODY = EMPTY  # the source of merges that are listed or chosen by the sum
-MASK = 64  # sources per number of ``holders``
+MASK = 64  # sources per number of ``languages_of_token``
 _LOW = np.int64(0xFFFFFFFF)
 
 
@@ -76,18 +76,18 @@ class Sources(NamedTuple):
             the last row: the arrays of all sources together, in the stage `TOGETHER`.
         learning: L.
         tokens: int64 [S] present number of tokens in the words of each source.
-        holders: uint64 [T, ⌈S / 64⌉] bit mask of the sources in which each token has occurred;
+        languages_of_token: uint64 [T, ⌈S / 64⌉] bit mask of the sources where each token occurred;
             other sources need no look-up.
         rows: int64 [S] the row of the pair to merge, or `EMPTY`.
-        servants: int32 [T] the source for which each token was created, or `EMPTY`.
+        chosen_languages: int32 [T] the source for which each token was created, or `EMPTY`.
     """
 
     sets: I64Rows
     learning: int
     tokens: I64s
-    holders: U64Rows
+    languages_of_token: U64Rows
     rows: I64s
-    servants: I32s
+    chosen_languages: I32s
 
 
 class Choice(NamedTuple):
@@ -132,7 +132,7 @@ def note_need(sources: Sources, choice: Choice, source: I64) -> None:
 
 
 @kernel
-def worst_off(sources: Sources, choice: Choice) -> I64:
+def least_compressed(sources: Sources, choice: Choice) -> I64:
     """The source with the highest need, first of equal ones; `EMPTY` if none is left.
 
     Sources that used up their share of the window are skipped, unless all have.
@@ -175,7 +175,7 @@ def key_for_worst_off(
     A source without pairs is left out from now on; its choice counts in the window.
     """
     while True:
-        source = worst_off(sources, choice)
+        source = least_compressed(sources, choice)
         if source == EMPTY:
             return source, np.int64(0)
         own = _of_set(state, address_of_set(sources, source))
@@ -190,8 +190,8 @@ def key_for_worst_off(
 def count_in_all(state: MergeState, sources: Sources, key: I64) -> I64:
     count = np.int64(0)
     left, right = key >> 32, key & _LOW
-    for part in range(sources.holders.shape[1]):
-        mask = sources.holders[left, part] & sources.holders[right, part]
+    for part in range(sources.languages_of_token.shape[1]):
+        mask = sources.languages_of_token[left, part] & sources.languages_of_token[right, part]
         while mask != 0:
             source = MASK * part + trailing_zeros(mask)
             mask &= mask - np.uint64(1)
@@ -226,8 +226,8 @@ def find_in_all(state: MergeState, sources: Sources, key: I64, joins: bool) -> I
     left, right = key >> 32, key & _LOW
     sources.rows[:] = EMPTY
     new_pairs = np.int64(0)
-    for part in range(sources.holders.shape[1]):
-        mask = sources.holders[left, part] & sources.holders[right, part]
+    for part in range(sources.languages_of_token.shape[1]):
+        mask = sources.languages_of_token[left, part] & sources.languages_of_token[right, part]
         while mask != 0:
             source = MASK * part + trailing_zeros(mask)
             mask &= mask - np.uint64(1)
@@ -288,10 +288,10 @@ def enter_stage(
 
 @kernel
 def holds_alone(sources: Sources) -> bool:
-    holders = np.int64(0)
+    present = np.int64(0)
     for source in range(sources.learning):
-        holders += np.int64(sources.rows[source] != EMPTY)
-    return holders == 1
+        present += np.int64(sources.rows[source] != EMPTY)
+    return present == 1
 
 
 @kernel
@@ -334,12 +334,14 @@ def merge_in_all(
             removed = merged_count(own, merged)
         sources.tokens[source] -= removed
         note_need(sources, choice, source)
-        sources.holders[token, source // MASK] |= np.uint64(1) << np.uint64(source % MASK)
+        sources.languages_of_token[token, source // MASK] |= np.uint64(1) << np.uint64(
+            source % MASK
+        )
         if is_learning:
             count_of_all += count
             if stage == TOGETHER:
                 add_up(together, own, first_new)
-            elif stage == WORST_OFF:
+            elif stage == LEAST_COMPRESSED:
                 queue_pairs(own, limits, first_new, own.sizes[PAIRS])
     if stage == TOGETHER:
         queue_pairs(together, limits, first_joined, together.sizes[PAIRS])
@@ -364,7 +366,7 @@ def merge_for_sources(
         state: the shared arrays; its own arrays of the names in `OWN` hold no pair.
         given: [n, 2 or more], row k is the pair of merge k. Except in the stage `GIVEN`, sources
             are still chosen, as when these merges were learned.
-        stage: `GIVEN`, `TOGETHER` or `WORST_OFF`.
+        stage: `GIVEN`, `TOGETHER` or `LEAST_COMPRESSED`.
     """
     while state.sizes[TOKENS] < goal:
         token = state.sizes[TOKENS]
@@ -376,7 +378,7 @@ def merge_for_sources(
             row = row_of_all(state, limits, sources)
             if row != EMPTY:
                 key = _of_set(state, address_of_set(sources, sources.rows.size)).pairs[row, KEY]
-        elif stage == WORST_OFF:
+        elif stage == LEAST_COMPRESSED:
             source, key_of_source = key_for_worst_off(state, limits, sources, choice)
             if source != EMPTY:
                 key = key_of_source
@@ -390,5 +392,5 @@ def merge_for_sources(
         if source != EMPTY:
             remember(choice, source)
         merge_in_all(state, limits, sources, choice, key, stage)
-        sources.servants[token] = source
+        sources.chosen_languages[token] = source
     return np.int64(DONE), np.int64(EMPTY)

@@ -23,7 +23,7 @@ ROOM = "bpeline.tokenizer_core.algorithms"
 
 
 @dataclass(frozen=True, slots=True)
-class Companion:
+class AlgorithmPlugin:
     """An algorithm besides byte-level BPE, with its modules and file formats."""
 
     module: str
@@ -41,27 +41,27 @@ class Companion:
         return import_module(f"{ROOM}.{self.files}")
 
 
-COMPANIONS: dict[str, Companion] = {
-    "char-bpe": Companion("character_bpe", "subword-nmt", "character_bpe"),
-    "greedy-longest": Companion("greedy", "greedy", "greedy"),
-    "wordpiece": Companion("wordpiece", "wordpiece", "wordpiece", huggingface_model="WordPiece"),
-    "frequency-bpe": Companion("frequency_bpe", "frequency-bpe", "frequency_bpe"),
-    "sentencepiece-bpe": Companion(
+PLUGINS: dict[str, AlgorithmPlugin] = {
+    "char-bpe": AlgorithmPlugin("character_bpe", "subword-nmt", "character_bpe"),
+    "greedy-longest": AlgorithmPlugin("greedy", "greedy", "greedy"),
+    "wordpiece": AlgorithmPlugin(
+        "wordpiece", "wordpiece", "wordpiece", huggingface_model="WordPiece"
+    ),
+    "frequency-bpe": AlgorithmPlugin("frequency_bpe", "frequency-bpe", "frequency_bpe"),
+    "sentencepiece-bpe": AlgorithmPlugin(
         "sentencepiece_bpe",
         "sentencepiece",
         "sentencepiece_bpe_files",
         huggingface_model="BPE",
         gguf_model="llama",
     ),
-    "unigram": Companion("unigram", files="unigram", huggingface_model="Unigram"),
+    "unigram": AlgorithmPlugin("unigram", files="unigram", huggingface_model="Unigram"),
 }
 
 LAST_READ_BY = {"superword-bpe": "0.2.0", "foreign": "0.2.0"}  # removed algorithms
 
-FORMATS_OF_COMPANIONS = {
-    companion.format: f"{ROOM}.{companion.files}"
-    for companion in COMPANIONS.values()
-    if companion.format
+FORMATS_OF_PLUGINS = {
+    plugin.format: f"{ROOM}.{plugin.files}" for plugin in PLUGINS.values() if plugin.format
 }
 
 
@@ -71,38 +71,38 @@ def kind_of(name: str) -> type[Algorithm]:
         from bpeline.tokenizer_core.tokenizer_spec import ByteBpe
 
         return ByteBpe
-    kind: type[Algorithm] = COMPANIONS[name].home.KIND
+    kind: type[Algorithm] = PLUGINS[name].home.KIND
     return kind
 
 
 def coders_of(spec: Any) -> Any:
     """Return the encoder and decoder of a spec."""
-    return COMPANIONS[spec.algorithm.name].home.coders(spec)
+    return PLUGINS[spec.algorithm.name].home.coders(spec)
 
 
-def of_huggingface_model(kind: str) -> Companion | None:
+def of_huggingface_model(kind: str) -> AlgorithmPlugin | None:
     """Return the algorithm of a tokenizer.json model type, or None."""
-    matches = (entry for entry in COMPANIONS.values() if kind and entry.huggingface_model == kind)
+    matches = (entry for entry in PLUGINS.values() if kind and entry.huggingface_model == kind)
     return next(matches, None)
 
 
-def of_gguf_model(kind: str) -> Companion | None:
+def of_gguf_model(kind: str) -> AlgorithmPlugin | None:
     """Return the algorithm of a GGUF tokenizer type, or None."""
-    matches = (entry for entry in COMPANIONS.values() if kind and entry.gguf_model == kind)
+    matches = (entry for entry in PLUGINS.values() if kind and entry.gguf_model == kind)
     return next(matches, None)
 
 
 def algorithm_of(description: Any) -> Algorithm:
     """Return the algorithm that `Algorithm.described` wrote."""
     name = str(description.get("name")) if isinstance(description, Mapping) else ""
-    if name in (BYTE_LEVEL, *COMPANIONS):
+    if name in (BYTE_LEVEL, *PLUGINS):
         properties = {key: value for key, value in description.items() if key != "name"}
         algorithm = kind_of(name).of_description(properties)
         if algorithm is not None:
             return algorithm
     raise InvalidTokenizer(
         f"unknown algorithm or properties: {str(description)[:80]}",
-        f"expected one of {', '.join((BYTE_LEVEL, *COMPANIONS))}, with its own properties",
+        f"expected one of {', '.join((BYTE_LEVEL, *PLUGINS))}, with its own properties",
         f"read it with bpeline {LAST_READ_BY[name]}, the last version that has {name}"
         if name in LAST_READ_BY
         else "upgrade bpeline, or export the tokenizer again",
