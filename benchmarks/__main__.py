@@ -1,7 +1,6 @@
-"""`python -m benchmarks NAME FILE…`: every installed contestant on each file, in fresh processes.
+"""`python -m benchmarks NAME FILE…`: run each installed contestant on each file.
 
-Results are compared before seconds are: who does not find what is promised gets no ratio.
-`python -m benchmarks zoo FOLDER` compares alone: tokenizer files, with their own libraries.
+Results are compared first; contestants with other results get no ratio.
 """
 
 from __future__ import annotations
@@ -29,23 +28,28 @@ def main() -> None:
         limits.measure(options.file)
     elif options.what == "zoo":
         if wrong := zoo.measure(options.folder, options.texts, options.output):
-            raise SystemExit(f"{wrong} read wrongly")
+            raise SystemExit(f"{wrong} files read wrongly")
     else:
         _measure(options)
 
 
 def _measure(options: argparse.Namespace) -> None:
     measurement = MEASUREMENTS[options.what]
-    contestants = [one for one in measurement.contestants if one.installed]
-    chosen = {measurement.baseline, *(options.only or [one.name for one in contestants])}
-    names = [one.name for one in contestants if one.name in chosen]
-    ours = {one.name for one in contestants if one.package is None}
-    differ = []  # what a peer finds is told, and is no failure of ours
+    contestants = [contestant for contestant in measurement.contestants if contestant.installed]
+    chosen = {
+        measurement.baseline,
+        *(options.only or [contestant.name for contestant in contestants]),
+    }
+    names = [contestant.name for contestant in contestants if contestant.name in chosen]
+    ours = {contestant.name for contestant in contestants if contestant.package is None}
+    differ = []  # only our own contestants; other libraries may differ
     for result in results_of(measurement, options.files, names, vars(options)):
         print(plain(result))
-        print(f"kept in {save(result, options.output)}\n", flush=True)
-        found = result["contestants"]
-        differ += [name for name in found if name in ours and found[name].get("equal") is False]
+        print(f"saved in {save(result, options.output)}\n", flush=True)
+        outcomes = result["contestants"]
+        differ += [
+            name for name in outcomes if name in ours and outcomes[name].get("equal") is False
+        ]
     if differ:
         raise SystemExit(f"results differ: {', '.join(differ)}")
 
@@ -54,26 +58,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     what = parser.add_subparsers(dest="what", required=True, metavar="NAME")
     what.add_parser("pages", help="write the tables and pictures of README and docs")
-    kept = what.add_parser("changes", help="the last results beside those before")
-    kept.add_argument("--output", type=Path, default=RESULTS, help="where results are kept")
-    bounds = what.add_parser("limits", help="how far hot loops are from what memory allows")
-    bounds.add_argument("file", type=Path, help="UTF-8 text, <|endoftext|> between")
-    files = what.add_parser("zoo", help="tokenizer files, read by us and by their own libraries")
+    comparison = what.add_parser("changes", help="compare the last results with those before")
+    comparison.add_argument("--output", type=Path, default=RESULTS, help="folder of results")
+    bounds = what.add_parser("limits", help="compare hot loops with the limits of memory")
+    bounds.add_argument("file", type=Path, help="UTF-8 text, documents separated by <|endoftext|>")
+    files = what.add_parser("zoo", help="compare tokenizer files with their own libraries")
     files.add_argument("folder", type=Path)
     files.add_argument("--texts", type=Path, nargs="+", default=(), help="UTF-8 text to encode too")
-    files.add_argument("--output", type=Path, default=RESULTS, help="where results are kept")
+    files.add_argument("--output", type=Path, default=RESULTS, help="folder of results")
     for measurement in MEASUREMENTS.values():
         about = measurement.about.replace("%", "%%")
-        one = what.add_parser(measurement.name, help=about)
-        one.add_argument("files", type=Path, nargs="+", help="UTF-8 text, <|endoftext|> between")
-        one.add_argument("--vocab-size", type=int, nargs="+", default=None)
-        one.add_argument("--threads", type=int, nargs="+", default=None, help="and processors")
-        one.add_argument("--megabytes", type=float, nargs="+", default=None, help="of a beginning")
-        one.add_argument("--vocabulary", default=None, help="a tokenizer.json with GPT-2's pattern")
-        one.add_argument("--rounds", type=int, default=3, help="runs of each, taken in turn")
+        command = what.add_parser(measurement.name, help=about)
+        command.add_argument("files", type=Path, nargs="+", help="UTF-8 text with <|endoftext|>")
+        command.add_argument("--vocab-size", type=int, nargs="+", default=None)
+        command.add_argument("--threads", type=int, nargs="+", default=None, help="and CPU cores")
+        command.add_argument("--megabytes", type=float, nargs="+", default=None, help="MB to use")
+        command.add_argument("--vocabulary", default=None, help="tokenizer.json, GPT-2's pattern")
+        command.add_argument("--rounds", type=int, default=3, help="runs of each, interleaved")
         names = [contestant.name for contestant in measurement.contestants]
-        one.add_argument("--only", nargs="+", choices=names, default=None)
-        one.add_argument("--output", type=Path, default=RESULTS, help="where results are kept")
+        command.add_argument("--only", nargs="+", choices=names, default=None)
+        command.add_argument("--output", type=Path, default=RESULTS, help="folder of results")
     return parser
 
 

@@ -1,7 +1,7 @@
-"""Other algorithms beside byte-level BPE and subword-nmt: CPU seconds from a file to its tokens.
+"""CPU seconds from file to tokens, of all algorithms and of subword-nmt.
 
-All read a copy in which all white space is spaces and ends of lines: subword-nmt loses count of
-words that hold other white space.
+White space in the text becomes spaces and line ends, because subword-nmt miscounts words with other
+white space.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _plain_copy(case: Case) -> Iterator[Mapping[str, Any]]:
 
 def _ours(train: Callable[[Path, int], Any], name: str) -> Contestant:
     def run(case: Case, watch: Stopwatch) -> str:
-        for module in ("training.bpe", "algorithms.character_bpe"):  # imports do not count
+        for module in ("training.bpe", "algorithms.character_bpe"):  # import untimed
             import_module(f"bpeline.tokenizer_core.{module}")
         with watch.phase():
             tokenizer = train(Path(case.prepared["copy"]), case.vocab_size)
@@ -103,7 +103,7 @@ def _frequency_bpe(path: Path, size: int) -> Any:
 
 ALGORITHMS = Measurement(
     "algorithms",
-    "every algorithm, a file to its tokens; subword-nmt takes minutes",
+    "all algorithms, from a file to its tokens; subword-nmt takes minutes",
     (
         _ours(_byte_bpe, "byte-bpe"),
         _ours(_char_bpe, _SAME),

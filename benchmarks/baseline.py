@@ -1,8 +1,8 @@
-"""``make bench-baseline``: this checkout beside release v0.2.0, as paired CPU ratios.
+"""``make bench-baseline``: CPU ratios of this checkout and release v0.2.0.
 
-The release is installed from its tag into an environment of its own, with the versions of libraries
-that it was made for. Both run each case by turns in fresh processes, on one processor; what they
-find must be equal. A ratio above 1 is the checkout needing less CPU time.
+The release is installed from its tag with its own versions of libraries. Both run each case
+alternately in fresh processes on one CPU and must find the same. A ratio above 1 means that the
+checkout needs less CPU time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ ROOT = Path(__file__).parents[1]
 PLACE = ROOT / "build" / "baseline"
 MEGABYTES = 20
 
-# Each is given `text`, a path; `tokenizer`, a directory; and `repeat`. What it times stands in a
-# function `work`, called once before and `repeat` times; what that returns is compared.
+# Programs get `text` (a path), `tokenizer` (a directory) and `repeat`. Their function `work` runs
+# once untimed, then `repeat` times; its result is compared.
 _HEAD = """
 import hashlib, json, sys, time
 from bpeline import Tokenizer, count_words, train_bpe
@@ -50,7 +50,7 @@ _CASES = {
     "learn 32,000 ids": (
         5,
         "counts = count_words(text, workers=1)\n"
-        # 0.2 merges large corpora by two threads unless it is asked for one.
+        # 0.2 merges large corpora in two threads by default.
         "from inspect import signature\n"
         "one = {'threads': 1} if 'threads' in signature(train_bpe).parameters else {}\n"
         "def work(): return train_bpe(counts, 32_000, **one).digest",
@@ -90,20 +90,18 @@ _COMMANDS = {
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A Python that has one bpeline installed, and a folder of its own with a workspace."""
+    """A Python with one bpeline installed, and a folder with its workspace."""
 
     python: str
     folder: Path
 
     def timed(self, program: str, text: Path, tokenizer: Path, repeat: int) -> tuple[float, Any]:
-        """CPU seconds of one call, and what it found."""
         typed = ["-c", program, str(text), str(tokenizer), str(repeat)]
         printed = _run([self.python, "-P", *typed], self.folder)
-        spent, found = json.loads(printed)
-        return spent, found
+        spent, digest = json.loads(printed)
+        return spent, digest
 
     def commanded(self, *typed: str) -> float:
-        """CPU seconds of a whole command, in its own workspace."""
         before = os.times()
         _run([str(Path(self.python).with_name("bpeline")), *typed], self.folder)
         after = os.times()
@@ -113,8 +111,8 @@ class Contestant:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.baseline", description=__doc__)
-    parser.add_argument("file", type=Path, nargs="?", help="UTF-8 text; else Python's own sources")
-    parser.add_argument("--rounds", type=int, default=5, help="pairs of each case")
+    parser.add_argument("file", type=Path, nargs="?", help="UTF-8 text; default: Python's sources")
+    parser.add_argument("--rounds", type=int, default=5, help="pairs per case")
     options = parser.parse_args()
     release = installed_release()
     with tempfile.TemporaryDirectory() as folder:
@@ -124,13 +122,13 @@ def main() -> None:
             contestant = Contestant(python, Path(folder) / name)
             _make_workspace(contestant, text)
             pair.append(contestant)
-        print(f"CPU seconds of {TAG}, of this checkout, and their ratio (least … most of pairs)")
+        print(f"CPU seconds of {TAG} and of this checkout; median ratio (min … max)")
         for line in _lines(pair, text, options.rounds):
             print(line, flush=True)
 
 
 def installed_release() -> str:
-    """The Python of the environment with the release; made when it is not there."""
+    """The Python of the environment with the release, created if missing."""
     source, python = PLACE / "source", PLACE / "environment" / "bin" / "python"
     ready = PLACE / f"{TAG}.installed"
     if not ready.exists():
@@ -148,7 +146,6 @@ def installed_release() -> str:
 
 
 def _sources(path: Path) -> Path:
-    """The standard library's sources, as a text for everybody."""
     files = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
     with path.open("w", encoding="utf-8") as out:
         for file in files:
@@ -175,17 +172,21 @@ def _lines(pair: list[Contestant], text: Path, rounds: int) -> Iterator[str]:
         seconds = []
         for _ in range(rounds):
             timed = [
-                one.timed(_HEAD + program + _TAIL, text, one.folder / "learned", repeat)
-                for one in pair
+                contestant.timed(
+                    _HEAD + program + _TAIL, text, contestant.folder / "learned", repeat
+                )
+                for contestant in pair
             ]
             if timed[0][1] != timed[1][1]:
-                raise SystemExit(f"{name}: the checkout finds something else than {TAG}")
+                raise SystemExit(f"{name}: the result differs from {TAG}")
             seconds.append([spent for spent, _ in timed])
         yield _line(name, seconds)
     for name, typed in _COMMANDS.items():
-        for one in pair:
-            one.commanded(*typed)  # a first time learns what the next ones know
-        yield _line(name, [[one.commanded(*typed) for one in pair] for _ in range(rounds)])
+        for contestant in pair:
+            contestant.commanded(*typed)  # fill caches
+        yield _line(
+            name, [[contestant.commanded(*typed) for contestant in pair] for _ in range(rounds)]
+        )
 
 
 def _line(name: str, seconds: list[list[float]]) -> str:
@@ -196,18 +197,20 @@ def _line(name: str, seconds: list[list[float]]) -> str:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    # Pip has compiled the release's modules; without bytecode, this checkout would do so each time.
+    # Write bytecode for this checkout, too; pip has compiled the release.
     environment = {
-        name: of
-        for name, of in os.environ.items()
+        name: value
+        for name, value in os.environ.items()
         if not name.startswith("BPELINE_") and name != "PYTHONDONTWRITEBYTECODE"
     }
-    ended = subprocess.run(
+    completed = subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
-    if ended.returncode:
-        raise SystemExit(f"{' '.join(command)[:200]} ended with {ended.returncode}: {ended.stderr}")
-    return ended.stdout
+    if completed.returncode:
+        raise SystemExit(
+            f"{' '.join(command)[:200]} ended with {completed.returncode}: {completed.stderr}"
+        )
+    return completed.stdout
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Results as SVG pictures that can be read on a light and on a dark page."""
+"""Results as SVG pictures for light and dark pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OURS, _EQUAL, _OTHER = COLOURS[0], "rgb(125,133,144)", "rgba(125,133,144,.4)"
 
 
 def bars(results: Sequence[Result], path: Path) -> None:
-    """Seconds of every trainer, one panel per file; paler bars learn something else."""
+    """Seconds of each trainer, one panel per file; paler bars learn something else."""
     panels = [
         _panel(
             f"{result['file']}, {megabytes(result['bytes'])}",
@@ -31,7 +31,7 @@ def bars(results: Sequence[Result], path: Path) -> None:
 
 
 def speeds(results: Sequence[Result], path: Path) -> None:
-    """MB/s of every encoder, one panel per file and number of threads; the longer, the better."""
+    """MB/s of each encoder, one panel per file and number of threads."""
     panels = []
     for result in results:
         threads = result["threads"]
@@ -46,12 +46,6 @@ def speeds(results: Sequence[Result], path: Path) -> None:
 
 
 def curves(panels: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Seconds against a size, both logarithmic, one line per trainer.
-
-    Args:
-        panels: each with ``title``, ``label`` of the x axis and ``lines``: name → [(x, seconds)].
-        path: of the SVG.
-    """
     charts = []
     for panel in panels:
         lines = [Line(name, points, dots=True) for name, points in panel["lines"].items() if points]
@@ -66,16 +60,20 @@ def _panel(
     value_format: str,
 ) -> Bars:
     names = [name for name, _ in measured]
-    values = {"": [figure(one) for _, one in measured]}
+    values = {"": [figure(figures) for _, figures in measured]}
     colours = [
-        _OURS if name.startswith(OURS) else _EQUAL if one["equal"] else _OTHER
-        for name, one in measured
+        _OURS if name.startswith(OURS) else _EQUAL if figures["equal"] else _OTHER
+        for name, figures in measured
     ]
     return Bars(title, "", names, values, value_format, colours, name_length=_NAME_LENGTH)
 
 
 def _measured(result: Result) -> list[tuple[str, Result]]:
-    return [(name, one) for name, one in result["contestants"].items() if "failure" not in one]
+    return [
+        (name, figures)
+        for name, figures in result["contestants"].items()
+        if "failure" not in figures
+    ]
 
 
 def _write(path: Path, charts: Sequence[Bars | Chart], *, across: bool = False) -> None:

@@ -1,8 +1,7 @@
-"""Processes of a Dask cluster on this machine beside as many threads, counting and encoding.
+"""A Dask cluster on this machine compared with threads: counting and encoding.
 
-A cluster's seconds hold handing out its parcels, admitting its workers and fetching results, and
-for encoding also writing the tokenizer down and loading it in every worker; not starting the
-processes, which is told beside them.
+Times of the cluster include distributing work, admitting workers, fetching results and, for
+encoding, saving and loading the tokenizer. Starting the processes is measured separately.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def _measured(
     clock: Any = time.process_time,
     begun: float | None = None,
 ) -> Any:
-    """Both steps on an engine, after a first run that loads kernels."""
+    """Run both steps on an engine, after a warm-up that loads kernels."""
     little, files, first = Path(case.prepared["little"]), Path(case.prepared["files"]), Stopwatch()
     _count(engine, little, place / "first", first)
     if begun is not None:
@@ -80,7 +79,6 @@ def _measured(
 
 
 def _count(engine: Any, files: Path, place: Path, watch: Stopwatch) -> Any:
-    """Count files into a new workspace on an engine; what was counted."""
     from bpeline.flows import engines
     from bpeline.flows.counting.chunk_plan import plan_reading
     from bpeline.flows.counting.word_counting import count_chunks, placed_shards
@@ -107,7 +105,7 @@ def _count(engine: Any, files: Path, place: Path, watch: Stopwatch) -> Any:
 
 
 def _encode(engine: Any, files: Path, out: Path, case: Case, watch: Stopwatch) -> Any:
-    """Encode files with a tokenizer that has seen no text yet; the manifest."""
+    """Encode files with a freshly loaded tokenizer; the manifest."""
     from contextlib import nullcontext
     from unittest import mock
 
@@ -131,7 +129,6 @@ def _encode(engine: Any, files: Path, out: Path, case: Case, watch: Stopwatch) -
 
 
 def _cut(path: Path, folder: Path) -> None:
-    """A file as several files, each ending with a line."""
     folder.mkdir()
     with path.open("rb") as file:
         number = 0
@@ -141,7 +138,7 @@ def _cut(path: Path, folder: Path) -> None:
 
 
 def _little(files: Path, directory: Path) -> Path:
-    """Files for a first run, in which all workers import and load what they need."""
+    """Small files for the warm-up of all workers."""
     folder = directory / "little"
     folder.mkdir()
     lines = next(iter(sorted(files.iterdir()))).read_bytes().splitlines(keepends=True)[:160]
@@ -152,7 +149,7 @@ def _little(files: Path, directory: Path) -> Path:
 
 CLUSTER = Measurement(
     "cluster",
-    "a Dask cluster on this machine beside as many threads, on the first 300 MB",
+    "a Dask cluster on this machine compared with threads, on the first 300 MB",
     (Contestant("threads", _by_threads), Contestant("cluster", _by_cluster)),
     _files,
     megabytes=(300,),

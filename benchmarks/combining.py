@@ -1,9 +1,8 @@
-"""Adding up many more distinct words than a machine here counts: shards that are made, not counted.
+"""Combines counts of more distinct words than fit here, from generated shards.
 
-Each shard holds the words of one chunk of 64 MiB. A word's number is drawn from Zipf's law
-(P(number ≥ x) = x^-0.07); the words of a file, by rank, are the first, and what is rarer than these
-has the length and beginning of one of them and an ending of its own. 200 shards of 270,000 to
-440,000 rows hold 50 million distinct words; texts of one kind repeat themselves more.
+Each shard stands for a chunk of 64 MiB. Word numbers follow Zipf's law (P(number ≥ x) = x^-0.07).
+The most frequent ones are the words of a file; rarer ones have the length and beginning of one of
+them and a unique ending. 200 shards of 270,000 to 440,000 rows hold 50 million distinct words.
 """
 
 from __future__ import annotations
@@ -27,20 +26,16 @@ _SHARDS = 200
 _FEWEST, _MOST = 550_000, 950_000  # occurrences in a shard
 _TAIL = 0.07  # Zipf's exponent less 1
 _CHUNK = 64 << 20  # bytes of text that a shard stands for
-_ENDING, _BITS = 8, 6  # digits that tell rare words apart, and bits of each
-_DIGIT = 0xC0  # no UTF-8 ends with such a byte, so no word of the file does
+_ENDING, _BITS = 8, 6  # digits in the endings of rare words, and bits of each
+_DIGIT = 0xC0  # UTF-8 never ends with such a byte, so no word of the file does
 _READING = "0" * 64
-_PARTS = 16  # of the numbers, sorted one after the other
-_ROWS = 1 << 20  # spelled at a time
+_PARTS = 16  # parts of the numbers, sorted separately
+_ROWS = 1 << 20  # words per batch
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """Words by number: those of a file by rank, then words made of them.
-
-    Attributes:
-        word_bytes, offsets: of the words of the file, the most frequent first.
-    """
+    """Words by number: those of a file by rank, then generated ones."""
 
     word_bytes: NDArray[np.uint8]
     offsets: NDArray[np.int64]
@@ -49,21 +44,23 @@ class Vocabulary:
         return len(self.offsets) - 1
 
     def numbers(self, shard: int) -> tuple[NDArray[np.int64], ...]:
-        """Numbers of the distinct words of a shard, counts and first positions; in that order."""
+        """Numbers of the distinct words of a shard, their counts and first positions."""
         chance = np.random.default_rng(shard)
-        drawn = int(chance.integers(_FEWEST, _MOST))
-        ranks = np.floor((1 - chance.random(drawn)) ** (-1 / _TAIL))  # finite: beyond 2^53, too
+        occurrences = int(chance.integers(_FEWEST, _MOST))
+        ranks = np.floor((1 - chance.random(occurrences)) ** (-1 / _TAIL))
         mixed = ranks.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
         rare = (mixed >> np.uint64(64 - _ENDING * _BITS)).astype(np.int64) + len(self)
-        known = ranks <= len(self)
-        numbers = np.where(known, np.where(known, ranks, 1).astype(np.int64) - 1, rare)
+        is_word_of_file = ranks <= len(self)
+        numbers = np.where(
+            is_word_of_file, np.where(is_word_of_file, ranks, 1).astype(np.int64) - 1, rare
+        )
         words, first, counts = np.unique(numbers, return_index=True, return_counts=True)
         order = np.argsort(first)
-        return words[order], counts[order].astype(np.int64), first[order] * (_CHUNK // drawn)
+        return words[order], counts[order].astype(np.int64), first[order] * (_CHUNK // occurrences)
 
     def spelled(self, numbers: NDArray[np.int64]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """The bytes of words one after the other, and int64 offsets ``[n + 1]``."""
+        """The joined bytes of words, and int64 offsets ``[n + 1]``."""
         rows = numbers % len(self)
         rare = numbers >= len(self)
         whole = self.offsets[rows + 1] - self.offsets[rows]
@@ -82,7 +79,7 @@ class Vocabulary:
 
 @contextmanager
 def _made(case: Case) -> Iterator[Mapping[str, Any]]:
-    """A workspace with the shards, and the vocabulary they are made of."""
+    """A workspace with the shards, and their vocabulary."""
     from bpeline.registry.word_counts import ShardFiles
     from bpeline.registry.workspace import Workspace
     from bpeline.tokenizer_core import WordCounts, count_words
@@ -107,7 +104,6 @@ def _made(case: Case) -> Iterator[Mapping[str, Any]]:
 
 
 def _as_chunk(shard: int, counts: Any) -> Any:
-    """Counts as if a chunk of a file had been counted."""
     from bpeline.tokenizer_core.corpus import Chunk, SourceFile
     from bpeline.tokenizer_core.counting import ChunkCounts
 
@@ -121,7 +117,7 @@ def _digest(shard: int) -> str:
 
 
 def _by_the_step(case: Case, watch: Stopwatch) -> Any:
-    """The flow's own step, in a registry as `bpeline train` opens it."""
+    """The step "combine counts" of `bpeline train`."""
     from bpeline.flows.counting.combining import combine_counts
     from bpeline.flows.counting.word_counting import CountedCorpus
     from bpeline.flows.requests import TrainingRequest
@@ -147,12 +143,11 @@ def _by_the_step(case: Case, watch: Stopwatch) -> Any:
 
 
 def _note_peak(watch: Stopwatch) -> None:
-    """The most memory of the process so far: what follows belongs to the comparison."""
     watch.more["peak_megabytes"] = memory("VmHWM")
 
 
 def _found(store: Any, table: Any) -> Any:
-    """What the table holds, read back from its file, and what was left beside it; it goes then."""
+    """Content of the table, read back, and files left behind; deletes the table."""
     from bpeline.registry.word_counts import evict
 
     evict()
@@ -163,16 +158,15 @@ def _found(store: Any, table: Any) -> Any:
 
 
 def _by_sorting(case: Case, watch: Stopwatch) -> Any:
-    """The same sum without hash tables, shards or DuckDB: numbers of words are sorted by NumPy."""
-    with np.load(Path(case.prepared["directory"], "words.npz")) as kept:
-        vocabulary = Vocabulary(kept["word_bytes"], kept["offsets"])
+    """The same sums by sorting word numbers with NumPy."""
+    with np.load(Path(case.prepared["directory"], "words.npz")) as arrays:
+        vocabulary = Vocabulary(arrays["word_bytes"], arrays["offsets"])
     with watch.phase():
         rows = _sorted_sums(vocabulary, case.prepared["shards"])
         return _digested(vocabulary, *rows)
 
 
 def _sorted_sums(vocabulary: Vocabulary, shards: int) -> tuple[NDArray[np.int64], ...]:
-    """Numbers of all words in order of sight, and their counts."""
     parts: list[list[Any]] = [[] for _ in range(_PARTS)]
     for shard in range(shards):
         numbers, counts, positions = vocabulary.numbers(shard)
@@ -182,7 +176,7 @@ def _sorted_sums(vocabulary: Vocabulary, shards: int) -> tuple[NDArray[np.int64]
     summed = []
     while parts:
         rows = np.concatenate(parts.pop(), axis=1)
-        rows = rows[:, np.argsort(rows[0], kind="stable")]  # of one number the first comes first
+        rows = rows[:, np.argsort(rows[0], kind="stable")]  # stable: first position first
         begins = np.flatnonzero(np.diff(rows[0], prepend=-1))
         summed.append(
             np.stack((rows[0][begins], np.add.reduceat(rows[1], begins), rows[2][begins]))
@@ -194,7 +188,7 @@ def _sorted_sums(vocabulary: Vocabulary, shards: int) -> tuple[NDArray[np.int64]
 
 
 def _digested(vocabulary: Vocabulary, numbers: NDArray[np.int64], counts: NDArray[np.int64]) -> Any:
-    """Rows, occurrences and `WordCounts.digest`, of words that are spelled a part at a time."""
+    """Rows, total count and `WordCounts.digest`, in batches of words."""
     from bpeline.tokenizer_core.digests import canonical_json
     from bpeline.tokenizer_core.splitting import SplitPattern
 
@@ -210,8 +204,6 @@ def _digested(vocabulary: Vocabulary, numbers: NDArray[np.int64], counts: NDArra
 
 
 def _of(shards: int, run: Callable[[Case, Stopwatch], Any]) -> Callable[[Case, Stopwatch], Any]:
-    """The same on so many shards."""
-
     def of_them(case: Case, watch: Stopwatch) -> Any:
         return run(replace(case, prepared={**case.prepared, "shards": shards}), watch)
 
@@ -219,7 +211,6 @@ def _of(shards: int, run: Callable[[Case, Stopwatch], Any]) -> Callable[[Case, S
 
 
 def _sums_equal(_one: Contestant, theirs: Any, found: Mapping[str, Any], _case: Case) -> Verdict:
-    """Equal is what was found by sorting, of as many shards."""
     sorted_sums = [found[name] for name in found if name.startswith(_SORTED)]
     equal = theirs in sorted_sums
     return Verdict(equal, f"{theirs[0]:,} words, equal" if equal else "differs")
@@ -228,8 +219,8 @@ def _sums_equal(_one: Contestant, theirs: Any, found: Mapping[str, Any], _case: 
 _SORTED = "sorted numbers"
 COMBINING = Measurement(
     "combining",
-    "adding up 50 million distinct words of 200 shards, made of the words of a file; TMPDIR on a "
-    "disk with 12 GB",
+    "combining 50 million distinct words of 200 shards generated from a file; needs 12 GB in "
+    "TMPDIR",
     (
         Contestant("step of 200", _of(200, _by_the_step)),
         Contestant(f"{_SORTED} of 200", _of(200, _by_sorting)),

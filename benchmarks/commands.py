@@ -1,6 +1,6 @@
-"""`bpeline train` as people type it: a night's run, a Prefect server, many small files.
+"""Benchmarks of the whole `bpeline train` command.
 
-Every run is the whole command: starting, counting, merging, evaluating, screening, publishing.
+A nightly run, a run with a Prefect server, and many small files.
 """
 
 from __future__ import annotations
@@ -34,26 +34,22 @@ def train(
     watch: Stopwatch,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Train in a workspace, made if there is none; the tokenizer's digest.
-
-    Raises:
-        SystemExit: it failed.
-    """
+    """Train in a workspace, created if missing; the tokenizer's digest."""
     command = [sys.executable, "-c", _COMMAND, "train", *paths, "--json"]
     command += ["--name", "measured", "--vocab-size", str(case.vocab_size)]
     command += ["--special-token", SEPARATOR, "--workspace", os.fspath(workspace)]
     with watch.phase():
-        ended = subprocess.run(
+        completed = subprocess.run(
             command,
             env={**os.environ, **(environment or {})},
             capture_output=True,
             text=True,
             check=False,
         )
-    if ended.returncode:
-        raise SystemExit(ended.stderr)
-    summary = json.loads(ended.stdout)
-    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # of all commands so far
+    if completed.returncode:
+        raise SystemExit(completed.stderr)
+    summary = json.loads(completed.stdout)
+    most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # maximum of all commands so far
     watch.more |= {
         "peak_megabytes": (most if sys.platform == "darwin" else most * 1024) / 1e6,
         "steps": {name: round(took, 3) for name, took in summary["seconds"].items()},
@@ -65,7 +61,7 @@ def train(
 
 @contextmanager
 def _night(case: Case) -> Iterator[Mapping[str, Any]]:
-    """Yesterday's files, the last without as many bytes as 1 % of all; these are a new file."""
+    """Yesterday's files, and a new file with 1 % of all bytes cut from the last one."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         yesterday, new = Path(directory, "yesterday"), Path(directory, "new.txt")
         yesterday.mkdir()
@@ -75,7 +71,7 @@ def _night(case: Case) -> Iterator[Mapping[str, Any]]:
         content = last.read_bytes()
         wanted = len(content) - round(_NEW * case.bytes)
         if wanted <= 0:
-            raise SystemExit(f"{last} is smaller than 1 % of all files: name another one last")
+            raise SystemExit(f"{last} is smaller than 1 % of all files: put a larger file last")
         cut = content.rfind(b"\n", 0, wanted) + 1
         (yesterday / f"{last.stem}.txt").write_bytes(content[:cut])
         new.write_bytes(content[cut:])
@@ -98,7 +94,6 @@ def _from_scratch(case: Case, watch: Stopwatch) -> str:
 
 @contextmanager
 def _served(case: Case) -> Iterator[Mapping[str, Any]]:
-    """A Prefect server that runs already; the environment that names it."""
     from bpeline.flows.running import settings
     from bpeline.flows.serving.local_server import prefect_service
     from bpeline.flows.serving.services import HOST, running
@@ -126,11 +121,11 @@ def _with(case: Case, watch: Stopwatch) -> str:
 
 @contextmanager
 def _shared_out(case: Case) -> Iterator[Mapping[str, Any]]:
-    """Lines of the file as files of 1 to 4 kB, and the same bytes in one file."""
+    """Lines of the file in files of 1 to 4 kB, and the same bytes in one file."""
     chance = random.Random(1)
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
-        many, one, number = Path(directory, "many"), Path(directory, "one.txt"), 0
-        with case.path.open("rb") as lines, one.open("wb") as whole:
+        many, whole_path, number = Path(directory, "many"), Path(directory, "one.txt"), 0
+        with case.path.open("rb") as lines, whole_path.open("wb") as whole:
             for number in range(_MANY):
                 content, wanted = b"", chance.randint(_SMALLEST, _LARGEST)
                 while len(content) < wanted and (line := lines.readline()):
@@ -141,8 +136,8 @@ def _shared_out(case: Case) -> Iterator[Mapping[str, Any]]:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
                 whole.write(content)
-        facts = {"files": number, "bytes": one.stat().st_size}
-        yield {"many": str(many), "one": str(one), "facts": facts}
+        facts = {"files": number, "bytes": whole_path.stat().st_size}
+        yield {"many": str(many), "one": str(whole_path), "facts": facts}
 
 
 def _first(case: Case, watch: Stopwatch) -> str:
@@ -163,7 +158,7 @@ def _one_file(case: Case, watch: Stopwatch) -> str:
 
 NIGHT = Measurement(
     "night",
-    "the whole command when 1 % of the files, one corpus, is new; beside a run from scratch",
+    "the whole command when 1 % of the corpus is new, compared with a run from scratch",
     (Contestant("from scratch", _from_scratch), Contestant("tonight", _tonight)),
     _night,
     together=True,
@@ -179,7 +174,7 @@ ORCHESTRATION = Measurement(
 )
 MANY_FILES = Measurement(
     "many-files",
-    "the whole command on up to 30,000 small files and on the same bytes in one; TMPDIR on a disk",
+    "the whole command on up to 30,000 small files and on one large file; TMPDIR on a disk",
     (
         Contestant("one file", _one_file),
         Contestant("many, first", _first),

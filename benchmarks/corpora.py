@@ -1,8 +1,8 @@
-"""Texts to measure on: the documents of a file, its beginning, a sample; knows no library.
+"""Texts to measure on: documents, lines, beginnings and samples of a file.
 
-A document longer than `LONGEST` is cut where no pre-token of the GPT-2 pattern crosses: before a
-single space between two ASCII characters that are not white space. The counts stay the same, and
-peers that work on documents in parallel are not held up by one that is as long as the file.
+Documents longer than `LONGEST` are cut before a single space between two ASCII words, where no
+pre-token of GPT-2's pattern crosses: counts stay the same, and libraries that process documents in
+parallel are not held up.
 """
 
 from __future__ import annotations
@@ -15,16 +15,13 @@ from pathlib import Path
 
 SEPARATOR = "<|endoftext|>"
 GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-LONGEST = 1 << 18  # characters; 200 MB of C as one string would occupy a single thread
+LONGEST = 1 << 18  # characters
 _READ = 1 << 20
 _CUT = re.compile(r"(?<=[!-~]) (?=[!-~])")
 
 
 def documents(path: Path) -> Iterator[str]:
-    """Non-empty documents in order, reading the file piece by piece.
-
-    Line ends are kept as they are; the file is UTF-8.
-    """
+    """Non-empty documents of a UTF-8 file in order; line ends are kept."""
     pending = ""
     with path.open(encoding="utf-8", newline="") as file:
         while piece := file.read(_READ):
@@ -38,13 +35,13 @@ def documents(path: Path) -> Iterator[str]:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Lines with their ends, which are line feeds alone, as libraries written in Rust read them."""
+    """Lines with their line feeds, as libraries written in Rust read them."""
     with path.open(encoding="utf-8", newline="\n") as file:
         yield from file
 
 
 def batches(path: Path, size: int = 64) -> Iterator[list[str]]:
-    """`documents`, several at a time: fewer steps between Python and a native library."""
+    """`documents` in batches, which saves calls into native libraries."""
     batch: list[str] = []
     for document in documents(path):
         batch.append(document)
@@ -56,7 +53,7 @@ def batches(path: Path, size: int = 64) -> Iterator[list[str]]:
 
 
 def sampled(path: Path, size: int, stretches: int = 20) -> bytes:
-    """About ``size`` bytes of a larger file: stretches from all over it, in whole lines."""
+    """About ``size`` bytes of whole lines, from 20 places in the file."""
     total = path.stat().st_size
     parts = []
     with path.open("rb") as file:
@@ -71,7 +68,7 @@ def sampled(path: Path, size: int, stretches: int = 20) -> bytes:
 
 @contextmanager
 def warming_file() -> Iterator[Path]:
-    """A file of enough words to load all kernels that texts need, before the clock runs."""
+    """A file with enough words to load all kernels before timing."""
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         file = Path(directory, "warm.txt")
         words = "".join(f" word{number}" for number in range(4000))
@@ -81,7 +78,7 @@ def warming_file() -> Iterator[Path]:
 
 @contextmanager
 def beginning(path: Path, megabytes: float) -> Iterator[Path]:
-    """A file with the first documents of ``path``, at most so long; ``path`` itself if shorter."""
+    """A file with the first documents of ``path``, up to ``megabytes``."""
     if path.stat().st_size <= megabytes * 1e6:
         yield path
         return
@@ -95,9 +92,9 @@ def beginning(path: Path, megabytes: float) -> Iterator[Path]:
 
 
 def cut_at(text: str, target: int) -> int:
-    """The first legal cut at or behind ``target``, or the end of the text."""
-    found = _CUT.search(text, target)
-    return found.start() if found else len(text)
+    """The first legal cut at or after ``target``, or the end of the text."""
+    match = _CUT.search(text, target)
+    return match.start() if match else len(text)
 
 
 def _pieces(document: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""How words, seconds and memory grow with the text, and what it costs to keep word counts."""
+"""Growth of words, time and memory with the text, and the cost of stored counts."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from benchmarks.measurement import Case, Contestant, Measurement
 from benchmarks.process import Stopwatch, memory
 
 _REFERENCES = Path("/proc/self/clear_refs")
-_HIGH_WATER = "5"  # written there, the mark of the most memory starts over
+_HIGH_WATER = "5"  # resets VmHWM
 _WARM = f"some words to warm kernels{SEPARATOR}and more words, some of them new"
 
 
 def grown(case: Case, watch: Stopwatch) -> None:
-    """How many words there are and what they cost.
+    """Measure distinct words and the cost of counting and merging.
 
-    Measures ``words``, ``distinct`` and ``once`` (those that occur once); ``word_bytes`` of the
-    distinct ones; ``megabytes`` that each phase added at most.
+    Figures: ``words``, ``distinct``, ``once`` (words that occur once), ``word_bytes``, and
+    ``megabytes`` that each phase added at most.
     """
     from bpeline.tokenizer_core import count_words, train_bpe
 
-    train_bpe(count_words([__file__]), 300)  # machine code is loaded before the clock starts
+    train_bpe(count_words([__file__]), 300)  # load kernels untimed
     counts, counting = _watched(
         watch,
         "counting",
@@ -54,10 +54,10 @@ def _watched(watch: Stopwatch, phase: str, work: Callable[[], Any]) -> tuple[Any
 
 
 def stored(case: Case, watch: Stopwatch) -> int:
-    """Run the flow's own steps in a workspace that is removed; the number of distinct words.
+    """Run the steps of the flow in a temporary workspace; returns distinct words.
 
-    ``keeping`` is the part of the step "count words" that writes each chunk's counts, ``combining``
-    the step "combine counts", which adds them up and writes the DuckDB table.
+    ``keeping`` is the part of "count words" that writes the counts of each chunk, ``combining`` the
+    step "combine counts".
     """
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         warm = Path(directory, "warm.txt")
@@ -73,8 +73,8 @@ def _steps(file: Path, threads: int, place: Path, watch: Stopwatch) -> int:
     from bpeline.flows.requests.training_request import TrainingRequest
     from bpeline.registry.opening import open_registry
 
-    given = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads}
-    request = TrainingRequest.checked(name="store", **given)
+    options = {"paths": [str(file)], "special_tokens": [SEPARATOR], "workers": threads}
+    request = TrainingRequest.checked(name="store", **options)
     registry = open_registry(place)
     run = registry.catalogue.start_run(request.name, request.as_config())
     plan = plan_chunks(request, registry)
@@ -94,7 +94,7 @@ def _steps(file: Path, threads: int, place: Path, watch: Stopwatch) -> int:
 
 @contextmanager
 def _keeping_timed(threads: int) -> Iterator[list[float]]:
-    """CPU and wall seconds of writing every shard, which runs in the worker's own thread."""
+    """CPU and wall seconds of writing shards, which happens in the worker threads."""
     from bpeline.registry.word_counts import ShardFiles
 
     spent, lock, write = [0.0, 0.0], threading.Lock(), ShardFiles.write
@@ -104,7 +104,7 @@ def _keeping_timed(threads: int) -> Iterator[list[float]]:
         shards = write(*given)
         with lock:
             spent[0] += time.thread_time() - cpu
-            spent[1] += (time.perf_counter() - wall) / threads  # shared out among the workers
+            spent[1] += (time.perf_counter() - wall) / threads  # workers write in parallel
         return shards
 
     with mock.patch.object(ShardFiles, "write", timed):

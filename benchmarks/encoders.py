@@ -1,7 +1,7 @@
-"""Encoding and loading: every library with one and the same vocabulary, each by its own best door.
+"""Encoding and loading: all libraries with the same vocabulary.
 
-A library is imported inside its function, so that one process measures one library. Those who make
-Python lists get a sample of a large file.
+Each library is imported inside its function, so that a process measures only one. Libraries that
+make Python lists get a sample of a large file.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from benchmarks.measurement import OURS, Case, Contestant, Measurement, Verdict
 from benchmarks.process import Stopwatch, memory
 
 HF_FILE, TIKTOKEN_FILE = "tokenizer.json", "ranks.tiktoken"
-BLOCK = 1 << 16  # ids that are compared at a time
+BLOCK = 1 << 16  # ids per digest
 _BATCH = 1_000  # documents
-_AGAIN_WITHIN = 30.0  # seconds; who took longer is not asked for a second pass
+_AGAIN_WITHIN = 30.0  # seconds; no second pass after a longer first one
 _TEXTS = 200
 _PASSES = 7
 _PIECE = 10_000  # characters
@@ -38,13 +38,10 @@ _DECODED = 4 << 20  # bytes of text
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A library that holds the vocabulary.
+    """A library with its vocabulary.
 
-    Attributes:
-        encode_file: (file, threads) → ids of all its documents, in the library's own form.
-        arrays: that form as arrays of ids, in order; not part of what is measured.
-        encode: ids of one text.
-        decode: the text of ids.
+    ``encode_file`` maps (file, threads) to ids in the library's own form, which ``arrays`` converts
+    to arrays, untimed.
     """
 
     encode_file: Callable[[Path, int], Any]
@@ -93,11 +90,11 @@ def _our_tokenizer(folder: Path, watch: Stopwatch) -> Any:
     from bpeline.tokenizer_core import Tokenizer
 
     with tempfile.TemporaryDirectory() as directory:
-        # Machine code is loaded from its cache before the clock starts, as libraries are imported.
+        # Load kernels untimed, like the imports of other libraries.
         small = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
         small.save(Path(directory, HF_FILE), format="hf")
         with Path(directory, HF_FILE).open("ab") as file:
-            file.write(b" " * (1 << 18))  # large files are read by other kernels
+            file.write(b" " * (1 << 18))  # large files use other kernels
         warm = Path(directory, "warm.txt")
         warm.write_text(f"warm{SEPARATOR}kernels é" * 500)
         small = Tokenizer.load(Path(directory, HF_FILE), format="hf")
@@ -230,7 +227,6 @@ def _of_lists(lists: Iterable[list[int]]) -> Iterator[NDArray[Any]]:
 
 
 def _of_file(loaded: Loaded, path: Path, threads: int) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A pass with a cold cache, and one more: ids are the same, words are known."""
     passes = []
     for _ in range(2):
         watch = Stopwatch()
@@ -253,10 +249,10 @@ def _of_file(loaded: Loaded, path: Path, threads: int) -> tuple[dict[str, Any], 
 
 
 def _of_texts(loaded: Loaded, path: Path) -> dict[str, Any]:
-    """Microseconds for a text of 60 and of 1,000 characters, and bytes decoded in a second."""
+    """Microseconds for texts of 60 and 1,000 characters, and decoding speed."""
     with path.open(encoding="utf-8", errors="replace") as file:
         text = file.read(_DECODED)
-    # In pieces: a long text without documents makes one library panic.
+    # In pieces: one library panics on a long text.
     pieces = [text[begin : begin + _PIECE] for begin in range(0, len(text), _PIECE)]
     ids = [int(id_) for piece in pieces for id_ in loaded.encode(piece)]
     decoding = _typical(lambda _: loaded.decode(ids), [text])
@@ -268,13 +264,11 @@ def _of_texts(loaded: Loaded, path: Path) -> dict[str, Any]:
 
 
 def _pieces(text: str, length: int) -> list[str]:
-    """Up to `_TEXTS` pieces from all over a text."""
     step = max(length, len(text) // _TEXTS)
     return [text[begin : begin + length] for begin in range(0, len(text), step)][:_TEXTS]
 
 
 def _typical(encode: Callable[[str], Any], texts: Sequence[str]) -> float:
-    """Seconds for one text: the median of passes over all of them, the first left out."""
     passes = []
     for _ in range(_PASSES):
         begin = time.perf_counter()
@@ -285,7 +279,7 @@ def _typical(encode: Callable[[str], Any], texts: Sequence[str]) -> float:
 
 
 def block_digests(arrays: Iterable[NDArray[Any]]) -> tuple[list[str], int]:
-    """A digest of every `BLOCK` ids, whatever arrays they come in, and how many ids there are."""
+    """A digest of every `BLOCK` ids, and the number of ids."""
     digests: list[str] = []
     count = 0
     held: list[NDArray[Any]] = []
@@ -321,7 +315,6 @@ def _loaded(load: Load, case: Case, watch: Stopwatch) -> Loaded:
 
 @contextmanager
 def _vocabulary(case: Case) -> Iterator[Mapping[str, Any]]:
-    """A folder with one vocabulary in every form that encoders read."""
     from bpeline.tokenizer_core import Tokenizer, count_words, train_bpe
 
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
@@ -340,13 +333,13 @@ def _vocabulary(case: Case) -> Iterator[Mapping[str, Any]]:
 def verdict(
     contestant: Contestant, theirs: Mapping[str, Any], found: Mapping[str, Any], _case: Case
 ) -> Verdict:
-    """Where ids first differ, to the block."""
+    """Tell in which block ids first differ."""
     ours = found[OURS]
     if theirs == ours:
         return Verdict(True, "ours" if contestant.name == OURS else f"all {ours['ids']:,} equal")
     pairs = list(zip(theirs["blocks"], ours["blocks"], strict=False))
-    same = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
-    return Verdict(False, f"differ within {BLOCK:,} ids from id {same * BLOCK:,} on")
+    equal_blocks = next((i for i, (a, b) in enumerate(pairs) if a != b), len(pairs))
+    return Verdict(False, f"differ within {BLOCK:,} ids from id {equal_blocks * BLOCK:,} on")
 
 
 def _encoder(
@@ -359,9 +352,9 @@ def _encoder(
 ) -> Contestant:
     def run(case: Case, watch: Stopwatch) -> Any:
         loaded = _loaded(load, case, watch)
-        figures, found = _of_file(loaded, case.path, case.threads)
+        figures, digests = _of_file(loaded, case.path, case.threads)
         watch.more |= figures | _of_texts(loaded, case.path)
-        return found
+        return digests
 
     return Contestant(
         name,
@@ -382,7 +375,7 @@ def _loader(name: str, package: str | None, load: Load, folder_variable: str = "
 
 
 _TOKENIZERS_1 = "BENCHMARK_TOKENIZERS_1"
-_LISTS = "makes a Python list of each document's ids, from strings that it was given"
+_LISTS = "encodes strings in memory; makes a Python list of ids for each document"
 ENCODERS = (
     _encoder("bpeline", None, _bpeline, "leaves ids in memory"),
     _encoder(
@@ -396,15 +389,15 @@ ENCODERS = (
         "gigatoken",
         "gigatoken",
         _gigatoken,
-        "leaves ids in memory, and gives those of a short text as an array; "
-        "its cache of words grows with the text and lasts",
+        "leaves ids in memory, and returns an array for a short text; "
+        "its cache of words grows with the text",
     ),
     _encoder("gigatoken, lists", "gigatoken", _gigatoken_lists, _LISTS, slow=True),
     _encoder(
         "fastokens",
         "fastokens",
         _fastokens,
-        "leaves ids in memory, from strings that it was given",
+        "encodes strings in memory; leaves ids in memory",
     ),
     _encoder("tokie", "tokie", _tokie, "leaves ids in memory"),
     _encoder("tiktoken", "tiktoken", _tiktoken, _LISTS, slow=True),
@@ -413,14 +406,14 @@ ENCODERS = (
         "HuggingFace 1.0",
         "tokenizers",
         _huggingface_1,
-        "a release candidate, in a folder of its own that BENCHMARK_TOKENIZERS_1 names; leaves an "
-        "object for each document in memory, from strings that it was given",
+        "a release candidate in the folder BENCHMARK_TOKENIZERS_1; encodes strings in memory; "
+        "leaves an object for each document in memory",
         folder_variable=_TOKENIZERS_1,
     ),
 )
 ENCODING = Measurement(
     "encoding",
-    "a file to its ids, texts of all lengths, and back",
+    "encode a file and short texts, and decode",
     ENCODERS,
     _vocabulary,
     verdict,

@@ -1,4 +1,4 @@
-"""What measuring a version costs: the figures of an evaluation set, and the same text perturbed."""
+"""Cost of evaluating a version: figures of an evaluation set, and perturbations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import Stopwatch
 
 _SET_BYTES = 1_000_000
-_SECTION = 4096  # what documents that are held out are cut into, about
-_CHAMPION = 0.75  # ids of the champion, of those of the version
+_SECTION = 4096  # approximate length of held-out sections
+_CHAMPION = 0.75  # vocab size of the champion relative to the version
 
 
 @contextmanager
 def _trained(case: Case) -> Iterator[Mapping[str, Any]]:
-    """A tokenizer of the whole file, and a smaller one beside which it is measured."""
     from bpeline import count_words, train_bpe
 
     counts = count_words([case.files[0]], special_tokens=[SEPARATOR], workers=case.threads)
@@ -34,20 +33,20 @@ def _trained(case: Case) -> Iterator[Mapping[str, Any]]:
 
 
 def _documents(path: Path) -> list[bytes]:
-    """About 1 MB of a file, in sections from all over it."""
+    """About 1 MB of sections from all over a file."""
     content = path.read_bytes().decode(errors="ignore")
     number = max(1, _SET_BYTES // _SECTION)
     step = max(_SECTION, len(content) // number)
-    found, size = [], 0
+    sections, size = [], 0
     for at in range(0, len(content), step):
         if size < _SET_BYTES and (document := content[at : at + _SECTION].encode()):
-            found.append(document)
+            sections.append(document)
             size += len(document)
-    return found
+    return sections
 
 
 def _evaluate(case: Case, watch: Stopwatch, beside: bool) -> dict[str, float]:
-    """Once so that everything is compiled and loaded, then measured."""
+    """Run twice and measure the second time, with kernels loaded."""
     from bpeline import Tokenizer
     from bpeline.tokenizer_core.evaluation import (
         EvaluationText,
@@ -57,7 +56,7 @@ def _evaluate(case: Case, watch: Stopwatch, beside: bool) -> dict[str, float]:
 
     documents = _documents(case.path)
     for stopwatch in (Stopwatch(), watch):
-        # Read anew: a tokenizer that has met the words once knows their tokens.
+        # Load again to start with empty caches.
         tokenizer = Tokenizer.load(case.prepared["version"])
         others = {"champion": Tokenizer.load(case.prepared["champion"])} if beside else {}
         with stopwatch.phase("figures"):
@@ -81,7 +80,7 @@ def _beside(case: Case, watch: Stopwatch) -> dict[str, float]:
 
 EVALUATING = Measurement(
     "evaluation",
-    "the figures of 1 MB and of the same text perturbed, by a tokenizer of the whole file",
+    "evaluation of 1 MB and of its perturbations, by a tokenizer of the whole file",
     (Contestant("alone", _alone), Contestant("beside a champion", _beside)),
     _trained,
     lambda _contestant, theirs, found, _case: (

@@ -1,10 +1,9 @@
-"""How far the hot loops are from what this machine's memory allows; `python -m benchmarks limits`.
+"""Compares hot loops with the limits of this machine's memory.
 
-Virtual machines have no counters of cache and branch misses, so what a loop must touch is counted,
-and what touching costs is measured here: bytes one after the other, cache lines anywhere in much
-memory, and branches that are guessed wrongly. *share* is what bytes and lines explain of a loop's
-time; *wrong guesses*, how many would explain all the rest, so there are fewer. The least of several
-runs is taken, for others may be at work. Kernels are compiled before.
+Virtual machines have no counters of cache and branch misses, so the bytes, cache lines and branches
+of each loop are counted, and their cost is measured here. *share* is the part of a loop's time that
+bytes and lines explain; *wrong guesses* is the number of mispredicted branches that would explain
+the rest. All times are the least of several runs.
 """
 
 from __future__ import annotations
@@ -22,22 +21,21 @@ from numpy.typing import NDArray
 from benchmarks.corpora import SEPARATOR
 
 _VOCABULARY = 32_000
-_LARGE, _NEAR = 1 << 28, 1 << 18  # bytes: far beyond the last cache; within the second one
+_LARGE, _NEAR = 1 << 28, 1 << 18  # bytes: beyond the last-level cache; within L2
 _RUNS = 5
-_TEXT = 16 << 20  # bytes that are encoded and decoded
+_TEXT = 16 << 20  # bytes to encode and decode
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What memory costs here.
+    """Cost of memory accesses on this machine.
 
     Attributes:
-        reading: bytes a second, one after the other.
-        copying: bytes a second that are read and written.
-        far, near: seconds until a line is there that nobody could ask for before: in `_LARGE`
-            bytes, in `_NEAR`.
-        far_at_once, near_at_once: the same where many are asked for ahead.
-        guess: seconds for a branch that was guessed wrongly.
+        reading, copying: bytes per second, sequential.
+        far, near: seconds for a cache line in `_LARGE` or `_NEAR` bytes that depends on the one
+            before.
+        far_at_once, near_at_once: the same for independent lines.
+        guess: seconds for a mispredicted branch.
     """
 
     reading: float
@@ -54,12 +52,10 @@ class Loop:
     """One hot loop on one text.
 
     Attributes:
-        name, item: what it is, and what it does one after the other.
-        seconds: of all items.
-        items: how many.
-        sequential: bytes that are read or written one after the other.
-        lines: cache lines anywhere that must be touched.
-        where: ``far`` or ``near``: how much memory these lie in.
+        item: what it processes, one after the other.
+        sequential: bytes read or written sequentially.
+        lines: cache lines at random places.
+        where: ``far`` or ``near``: size of the memory that holds the lines.
     """
 
     name: str
@@ -71,13 +67,12 @@ class Loop:
     where: str
 
     def bounds(self, machine: Machine) -> tuple[float, float]:
-        """Seconds for the bytes alone, and for the lines alone with many on their way."""
+        """Seconds for the bytes alone, and for independent lines alone."""
         line = machine.far_at_once if self.where == "far" else machine.near_at_once
         return self.sequential / machine.reading, self.lines * line
 
 
 def measure(path: Path) -> None:
-    """Measure machine and loops, and print both as tables."""
     machine = _machine()
     print(
         f"reading {machine.reading / 1e9:.1f} GB/s, copying {machine.copying / 1e9:.1f} GB/s; "
@@ -99,16 +94,13 @@ def measure(path: Path) -> None:
 
 
 def _least(work: Callable[[], Any], runs: int = _RUNS) -> float:
-    """Processor seconds of this thread and of those it starts."""
-    taken = []
+    """CPU seconds of the fastest run."""
+    seconds = []
     for _ in range(runs):
         begun = time.process_time()
         work()
-        taken.append(time.process_time() - begun)
-    return min(taken)
-
-
-# ---- the machine -----------------------------------------------------------------------------
+        seconds.append(time.process_time() - begun)
+    return min(seconds)
 
 
 def _machine() -> Machine:
@@ -118,7 +110,7 @@ def _machine() -> Machine:
 
 
 def _streams(numbers: NDArray[np.int64]) -> tuple[float, float]:
-    """Bytes a second of reading, and of copying, both counted."""
+    """Bytes per second of reading, and of copying (read and written bytes)."""
     copy = np.zeros_like(numbers)
     _added(numbers[:9])
     reading = numbers.nbytes / _least(lambda: _added(numbers))
@@ -126,7 +118,7 @@ def _streams(numbers: NDArray[np.int64]) -> tuple[float, float]:
 
 
 def _lines(size: int) -> tuple[float, float]:
-    """Seconds for a line in so many bytes: each found in the one before, and known ahead."""
+    """Seconds per cache line in ``size`` bytes: dependent, and independent."""
     number, steps = size // 64, 1 << 21
     order = np.random.default_rng(1).permutation(number)
     cells = np.zeros(number * 8, np.int64)
@@ -141,7 +133,7 @@ def _lines(size: int) -> tuple[float, float]:
 
 
 def _guess() -> float:
-    """Loops of one or two turns, in no order and in a regular one."""
+    """Seconds per mispredicted branch: loops of one or two turns, random or regular."""
     number = 1 << 21
     chance = np.random.default_rng(2).integers(1, 3, number)
     regular = np.resize(np.array([1, 2]), number)
@@ -184,9 +176,6 @@ def _turned(turns: NDArray[np.int64]) -> int:
     return state
 
 
-# ---- the loops -------------------------------------------------------------------------------
-
-
 def _loops(path: Path) -> Sequence[Loop]:
     from bpeline.tokenizer_core import count_words, train_bpe
     from bpeline.tokenizer_core.counting import WordSum
@@ -202,7 +191,7 @@ def _loops(path: Path) -> Sequence[Loop]:
     counting, counts = _least(counted, 2), counted()
     tokens, words, symbols = counts.total, len(counts), len(counts.word_bytes)
     half = counts.between(0, words // 2)
-    parts = [counts, half]  # of the second, every word is known
+    parts = [counts, half]  # the second adds no new word
 
     def combined() -> None:
         sums = WordSum(counts.pattern)

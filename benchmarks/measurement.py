@@ -1,4 +1,4 @@
-"""What a measurement is: who takes part, on what, and when results are equal; runs nothing."""
+"""`Measurement`, its contestants and its cases."""
 
 from __future__ import annotations
 
@@ -18,14 +18,7 @@ OURS = "bpeline"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What one process is given.
-
-    Attributes:
-        files: the text; most measurements read one file.
-        vocab_size, threads: as the measurement understands them.
-        vocabulary: a tokenizer.json to use instead of learning one.
-        prepared: what `Measurement.prepare` made, as JSON values.
-    """
+    """Arguments of one process; ``prepared`` is JSON of `Measurement.prepare`."""
 
     files: tuple[str, ...]
     vocab_size: int = 32_000
@@ -44,20 +37,17 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One program that is measured.
+    """One program to measure.
 
     Attributes:
-        name: as the tables show it.
-        run: the program; times itself with the stopwatch and returns what is compared, as JSON
-            values in which bytes may stand.
-        package: the distribution that has to be there; None for ourselves.
-        module: what is imported of it.
-        promise: what its result must equal, in words of the measurement.
-        caveat: what a reader must know before comparing.
-        slow: whether it is asked for a sample of a large file only.
-        once: whether one round has to be enough, because it takes minutes.
-        folder_variable: the environment variable that names a folder with the package, where that
-            cannot be installed beside another version of it (``pip install --target FOLDER``).
+        run: runs and times the program, and returns its result as JSON; bytes are allowed.
+        package: required distribution; None for bpeline.
+        promise: what its result must equal, see the measurement's ``judge``.
+        caveat: note for readers of the tables.
+        slow: gets only a sample of large files.
+        once: runs one round only.
+        folder_variable: environment variable with the folder of a package that conflicts with
+            another version (``pip install --target FOLDER``).
     """
 
     name: str
@@ -72,7 +62,7 @@ class Contestant:
 
     @property
     def folder(self) -> str:
-        """Where the package is, if not among those that are installed."""
+        """The folder of the package, or "" if it is installed."""
         return os.environ.get(self.folder_variable, "") if self.folder_variable else ""
 
     @property
@@ -84,12 +74,9 @@ class Contestant:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of a comparison.
+    """Result of a comparison; ``equal`` is None if equality is not expected.
 
-    Attributes:
-        equal: None where equality is not to be expected.
-        words: for the table.
-        divergence: (index, ours, theirs) of the first difference, printable.
+    ``divergence`` is (index, ours, theirs) of the first difference.
     """
 
     equal: bool | None
@@ -98,7 +85,7 @@ class Verdict:
 
 
 def same(contestant: Contestant, theirs: Any, found: Mapping[str, Any], _case: Case) -> Verdict:
-    """Equal is what everybody found; ``found`` is what each of them found in the first round."""
+    """Compare with the result of the first contestant."""
     first = next(iter(found.values()))
     return Verdict(theirs == first, "equal" if theirs == first else "differs")
 
@@ -110,19 +97,17 @@ def nothing_prepared(_case: Case) -> Iterator[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """A measurement, declared.
+    """A measurement.
 
     Attributes:
-        name: on the command line, and of the file of results.
-        about: for the command line's help.
-        contestants: who takes part; the first is what the others are compared with.
-        prepare: what all of them need; ``facts`` in it are kept with the result.
-        judge: (contestant, what it found, what each found first, case) → whether that is equal.
-        vocab_sizes, threads, megabytes: what is measured unless something else is asked for; no
-            megabytes is the whole file, others are its beginnings.
+        about: help text of its command.
+        contestants: the first is the baseline.
+        prepare: makes what all need; its ``facts`` are stored with the result.
+        judge: (contestant, its result, first results by name, case) → verdict.
+        megabytes: sizes of beginnings to measure; empty for the whole file.
         together: whether all files are one corpus.
-        sample_bytes: what slow contestants get of a file that is more than twice as large.
-        packages: whose versions are kept beside those of the contestants.
+        sample_bytes: sample for slow contestants if the file is more than twice as large.
+        packages: versions to store besides those of contestants.
     """
 
     name: str
@@ -142,4 +127,4 @@ class Measurement:
         return self.contestants[0].name
 
     def named(self, name: str) -> Contestant:
-        return next(one for one in self.contestants if one.name == name)
+        return next(contestant for contestant in self.contestants if contestant.name == name)

@@ -1,8 +1,4 @@
-"""Writes the kept results as tables and pictures into README and docs; measures nothing.
-
-README gets the headlines, docs/benchmarks.md everything that is run by `python -m benchmarks`,
-docs/scaling.md growing texts and many words; only what stands between two markers is replaced.
-"""
+"""Writes results as tables and pictures into README and docs, between markers."""
 
 from __future__ import annotations
 
@@ -50,11 +46,7 @@ _REPRODUCE = (
 
 
 def write() -> None:
-    """Write all pages.
-
-    Raises:
-        SystemExit: nothing was measured.
-    """
+    """Write all pages."""
     results, encoding = newest("training"), newest("encoding")
     if not results:
         raise SystemExit("no results of training: run `python -m benchmarks training FILE` first")
@@ -99,7 +91,7 @@ def _replace(page: Path, mark: str, content: str) -> None:
 def scaling_panels(
     by_corpus: Sequence[Mapping[str, Any]], by_vocabulary: Sequence[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Seconds of every trainer against one size and the other."""
+    """Panels of seconds against corpus size and vocabulary size."""
     panels = []
     for results, label, x in (
         (by_corpus, "corpus, MB", lambda result: round(result["bytes"] / 1e6)),
@@ -108,22 +100,21 @@ def scaling_panels(
         if not results:
             continue
         last = results[-1]
-        said = f"{last['file']}, vocabulary {last['vocab_size']:,}"
+        title = f"{last['file']}, vocabulary {last['vocab_size']:,}"
         if results is by_vocabulary:
-            said = f"{last['bytes'] / 1e6:.0f} MB of it"
+            title = f"{last['bytes'] / 1e6:.0f} MB of it"
         lines: dict[str, list[tuple[float, float]]] = {}
         for result in results:
-            for name, one in result["contestants"].items():
-                if "seconds" in one:
-                    lines.setdefault(name, []).append((x(result), one["seconds"]))
-        panels.append({"title": said, "label": label, "lines": lines})
+            for name, contestant in result["contestants"].items():
+                if "seconds" in contestant:
+                    lines.setdefault(name, []).append((x(result), contestant["seconds"]))
+        panels.append({"title": title, "label": label, "lines": lines})
     return panels
 
 
 def headlines_block(
     results: Sequence[Mapping[str, Any]], encoding: Sequence[Mapping[str, Any]]
 ) -> str:
-    """What README shows of it."""
     large = [result for result in results if result["bytes"] >= _LARGE]
     table = headlines(large, [result for result in encoding if result["threads"] == 1])
     dates = sorted({result["date"] for result in (*large, *encoding)})
@@ -140,32 +131,26 @@ def headlines_block(
 
 
 def zoo_block(found: Mapping[str, Any]) -> str:
-    """What became of each tokenizer file, and beside which releases of its libraries."""
-    table = table_of(zoo.HEADINGS, [zoo.Outcome(**one).row() for one in found["files"]])
+    table = table_of(zoo.HEADINGS, [zoo.Outcome(**outcome).row() for outcome in found["files"]])
     libraries = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return f"{table.markdown()}\n\n{_wrapped(found['date'] + ', ' + libraries + '.')}"
 
 
 def replaced(page: str, content: str, mark: str = "benchmarks") -> str:
-    """``page`` with ``content`` between the markers.
-
-    Raises:
-        ValueError: not exactly one pair of markers.
-    """
+    """``page`` with ``content`` between its markers; `ValueError` without them."""
     begin, stop = f"<!-- {mark}:start -->", f"<!-- {mark}:end -->"
     before, start, rest = page.partition(begin)
     _, end, after = rest.partition(stop)
     if not start or not end or begin in after or stop in after:
-        raise ValueError(f"the page holds one {begin} and, after it, one {stop}")
+        raise ValueError(f"expected one {begin} and, after it, one {stop} in the page")
     return f"{before}{begin}\n{content}\n{stop}{after}"
 
 
 def block(results: Sequence[Mapping[str, Any]], has_scaling: bool = False) -> str:
-    """Chart, tables, what was measured on, what to know before comparing."""
     parts = [
         _wrapped(
-            "From a file to its merges, in seconds: every trainer in a fresh process, in turn, "
-            "on the same file, with the GPT-2 split pattern and as many threads. Merges are "
+            "Seconds from a file to its merges. Trainers run in turn, in fresh processes, on the "
+            "same file with GPT-2's split pattern and the same number of threads. Merges are "
             "compared first; paler bars learn another vocabulary by design."
         ),
         f"![Seconds to train on each file, by trainer]({_relative('training.svg')})",
@@ -183,12 +168,11 @@ def block(results: Sequence[Mapping[str, Any]], has_scaling: bool = False) -> st
 def encoding_block(
     results: Sequence[Mapping[str, Any]], loading: Mapping[str, Any] | None = None
 ) -> str:
-    """The same for encoders."""
     parts = [
         "## Encoding",
         _wrapped(
-            "From a file to its ids, in MB/s: every encoder in a fresh process, in turn, with the "
-            "same vocabulary and as many threads. Ids are compared first."
+            "MB/s from a file to its ids. Encoders run in turn, in fresh processes, with the same "
+            "vocabulary and number of threads. Ids are compared first."
         ),
         f"![MB/s on each file, by encoder]({_relative('encoding.svg')})",
     ]
@@ -204,93 +188,86 @@ def encoding_block(
 
 
 def threads_block(results: Sequence[Mapping[str, Any]]) -> str:
-    """What a second thread is worth."""
-    said = (
-        "One file counted and encoded twice into ids in memory, by one thread and by two, in fresh "
-        "processes in turn on two processors, kernels loaded before; counts and ids were compared "
-        "first. *Encoding* is that of a tokenizer which has "
-        "met no word yet, *encoding again* finds all words known. *Share*: processor seconds of "
-        "two threads to those of one, which is the calling one. Merging takes one thread. "
-        f"The quickest of {min(one['rounds'] for one in results)} runs of each or more, "
-        f"{_company(max(results, key=lambda one: float(one['load'])))}. "
+    text = (
+        "One file is counted, and encoded twice into ids in memory, with one thread and with two. "
+        "Runs alternate in fresh processes on two CPUs, with kernels loaded; counts and ids were "
+        "compared first. *Encoding* starts with empty caches, *encoding again* with all words "
+        "cached. *Share*: CPU seconds of two threads divided by those of one. Merging uses one "
+        "thread. "
+        f"The fastest of at least {min(entry['rounds'] for entry in results)} runs of each, "
+        f"{_company(max(results, key=lambda entry: float(entry['load'])))}. "
         "`python -m benchmarks threads FILE…` measures it."
     )
     rows = [row for result in results for row in threads_rows(result)]
     table = table_of(THREADS_HEADINGS, rows).markdown()
-    return "\n\n".join(["## One thread and two", _wrapped(said), table])
+    return "\n\n".join(["## One thread and two", _wrapped(text), table])
 
 
 def algorithms_block(results: Sequence[Mapping[str, Any]]) -> str:
-    """The trainers that are not byte-level BPE, beside it and beside subword-nmt."""
-    said = (
-        "From a file to its tokens, in processor seconds of all threads. subword-nmt learns with "
-        "two processes and once; its codes were compared first, and are those of char-bpe."
+    text = (
+        "CPU seconds of all threads, from a file to its tokens. subword-nmt runs once, with two "
+        "processes; its codes were compared first and equal those of char-bpe."
     )
-    return "\n\n".join(["## Other algorithms", _wrapped(said), *map(algorithms_table, results)])
+    return "\n\n".join(["## Other algorithms", _wrapped(text), *map(algorithms_table, results)])
 
 
 def cluster_block(results: Sequence[Mapping[str, Any]]) -> str:
-    """Processes of a Dask cluster beside as many threads."""
     least, most = (
-        pick(one["contestants"]["cluster"]["start_seconds"] for one in results)
+        pick(entry["contestants"]["cluster"]["start_seconds"] for entry in results)
         for pick in (min, max)
     )
-    said = (
-        "The same files counted and encoded into shards by threads, and by as many processes of a "
-        "Dask cluster on the same machine. Results were compared first, and are the same. *ratio*: "
-        "the threads' seconds to the cluster's, the median over pairs of runs in turn; 1 would be "
-        "a cluster that costs nothing; *CPU ratio*: the same of processor seconds, which others' "
-        "work on the machine disturbs less. Each process meets the words of the text by itself, "
-        "where threads share what they know. Starting the processes and loading kernels in them "
-        f"took {least:.0f} to {most:.0f} seconds more, on a machine with other work."
+    text = (
+        "The same files are counted and encoded into shards by threads, and by the same number of "
+        "processes of a Dask cluster on the same machine, with equal results. *ratio*: seconds of "
+        "threads divided by those of the cluster, the median over pairs of runs; 1 means no "
+        "overhead. *CPU ratio*: the same for CPU seconds, which vary less on a shared machine. "
+        "Processes do not share their caches of words, threads do. Starting the processes and "
+        f"loading kernels took {least:.0f} to {most:.0f} seconds more, on a machine with other "
+        "work."
     )
-    machines = "\n".join(_wrapped(f"Measured on {one}.", "- ") for one in _machines(results))
-    return "\n\n".join(["## Clusters", _wrapped(said), *map(cluster_table, results), machines])
+    machines = "\n".join(_wrapped(f"Measured on {entry}.", "- ") for entry in _machines(results))
+    return "\n\n".join(["## Clusters", _wrapped(text), *map(cluster_table, results), machines])
 
 
 def nightly_block(results: Sequence[Mapping[str, Any]]) -> str:
-    """The whole command again when 1 % of the corpus is new, beside a run from scratch."""
-    said = (
-        "`bpeline train` in a process of its own, from starting to publishing in MLflow, when 1 % "
-        "of the corpus is new since the run before, and on the same corpus from scratch; both "
-        "come to the same tokenizer. What follows distinct words or the vocabulary is done again "
-        "every night: adding up, learning, evaluating, screening, publishing. "
+    text = (
+        "`bpeline train`, from start to publication in MLflow, when 1 % of the corpus is new since "
+        "the last run, compared with a run from scratch; both give the same tokenizer. Combining, "
+        "merging, evaluating, screening and publishing are done in every run. "
         "`python -m benchmarks night FILE…` measures it."
     )
-    parts = ["## A night's run", _wrapped(said)]
+    parts = ["## A night's run", _wrapped(text)]
     for result in results:
         rounds = result["rounds"]
-        taken = f"Medians of {rounds} rounds" if rounds > 1 else "One round"
-        parts += [night_table(result), _wrapped(f"{taken}, {_company(result)}.")]
+        rounds_text = f"Medians of {rounds} rounds" if rounds > 1 else "One round"
+        parts += [night_table(result), _wrapped(f"{rounds_text}, {_company(result)}.")]
     return "\n\n".join(parts)
 
 
 def evaluation_block(results: Sequence[Mapping[str, Any]]) -> str:
-    """What measuring a version costs."""
     size = max(float(result["set_bytes"]) for result in results)
-    said = (
-        f"An evaluation set of {size / 1e6:.0f} MB in documents of 4 KiB: all figures of it, then "
-        "the perturbations (of 512 KiB of it), of a version alone and beside a champion with "
-        "three quarters of its ids, in a process in which that was done before; both tokenizers "
-        f"are read anew. Medians of {results[-1]['rounds']} runs, {_company(results[-1])}. "
+    text = (
+        f"All figures of an evaluation set of {size / 1e6:.0f} MB in documents of 4 KiB, then the "
+        "perturbations of 512 KiB of it: for a version alone, and for a version and a champion "
+        "with three quarters of its ids. Kernels are loaded, caches are empty. "
+        f"Medians of {results[-1]['rounds']} runs, {_company(results[-1])}. "
         "`python -m benchmarks evaluation FILE…` measures it."
     )
-    return "\n\n".join(["## Evaluation", _wrapped(said), evaluation_table(results)])
+    return "\n\n".join(["## Evaluation", _wrapped(text), evaluation_table(results)])
 
 
 def orchestration_block(results: Sequence[Mapping[str, Any]]) -> str:
-    """What Prefect costs a training."""
     result = results[-1]
-    said = (
-        f"`bpeline train` on {result['bytes'] / 1e6:,.0f} MB with a Prefect server that runs "
-        "already, and without one, in turn, each in a fresh workspace and a process of its own; "
-        f"{result['rounds']} pairs, {_company(result)}. The tokenizers are the same."
+    text = (
+        f"`bpeline train` on {result['bytes'] / 1e6:,.0f} MB with a running Prefect server and "
+        "without one, in turn, each in a fresh workspace and process; "
+        f"{result['rounds']} pairs, {_company(result)}. The tokenizers are equal."
     )
-    return "\n\n".join(["## What Prefect costs a run", _wrapped(said), orchestration_table(result)])
+    return "\n\n".join(["## What Prefect costs a run", _wrapped(text), orchestration_table(result)])
 
 
 def _company(result: Mapping[str, Any]) -> str:
-    """Whether the machine was ours alone, in a part of a sentence."""
+    """Whether the machine had other work, as part of a sentence."""
     if result["load"] >= _QUIET:
         return f"on a machine with other work (load {result['load']}): CPU seconds vary least"
     return "on a machine with no other work"
@@ -298,14 +275,14 @@ def _company(result: Mapping[str, Any]) -> str:
 
 def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
     notes = [
-        "*ratio*: their seconds to ours, the median over pairs of runs made one after the other; "
-        "*CPU ratio*: the same of processor seconds, all threads together; "
-        "*merging* is everything behind counting, where a trainer tells.",
-        f"*peak MB* is the whole process: for us, {_least(results, _before)} MB of it are Python, "
-        "NumPy, Numba and its compiled kernels, before the first byte is read.",
-        f"Not in our seconds: starting, importing and loading compiled kernels, "
-        f"{_least(results, _start_up, 1)} s in each process; compiling them, once per machine. "
-        "Not in theirs: starting and importing.",
+        "*ratio*: their seconds divided by ours, the median over pairs of consecutive runs; "
+        "*CPU ratio*: the same for CPU seconds of all threads; "
+        "*merging* is everything after counting, if a trainer reports it.",
+        f"*peak MB* is the whole process; {_least(results, _before)} MB of ours are Python, "
+        "NumPy, Numba and compiled kernels.",
+        f"Our seconds exclude starting, importing and loading compiled kernels "
+        f"({_least(results, _start_up, 1)} s per process) and compiling them (once per machine); "
+        "theirs exclude starting and importing.",
     ]
     by_caveat = _by_caveat(TRAINERS, results)
     notes += [f"{' and '.join(names)}: {caveat}." for caveat, names in by_caveat.items()]
@@ -313,13 +290,13 @@ def _notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _circumstances(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The machine, and whether it was ours alone."""
+    """The machine, and whether it had other work."""
     notes = [f"Measured on {machine}." for machine in _machines(results)]
     busiest = max(float(result["load"]) for result in results)
     if busiest >= _QUIET:
         notes.append(
             f"The machine was shared (load up to {busiest} before the first run): wall seconds "
-            "are too long for everyone and ratios uncertain; CPU seconds vary least."
+            "are too long and ratios uncertain; CPU seconds vary least."
         )
     return notes
 
@@ -367,17 +344,15 @@ def _relative(name: str) -> str:
 
 
 def _encoding_notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What to know before comparing."""
     by_caveat = _by_caveat(ENCODERS, results)
     return [
-        "*MB/s*: from a file to ids in a fresh process, caches empty; *again*: the same file once "
-        "more in that process, with the most threads; *ratio*: their seconds to ours, the median "
-        "over pairs of runs made one after the other; *CPU ratio*: the same of processor seconds, "
-        "all threads together.",
-        "*60 characters*, *1 kB*: one call for one text, over texts from all over the file, met "
-        "before; *decode*: the ids of the file's first 4 MB as one list.",
-        "*loading*: from the vocabulary's file to an object that encodes; *MB* is what the process "
-        "grew by, the library's own code included.",
+        "*MB/s*: from a file to ids in a fresh process with empty caches; *again*: the same file a "
+        "second time, with the most threads; *ratio*: their seconds divided by ours, the median "
+        "over pairs of consecutive runs; *CPU ratio*: the same for CPU seconds of all threads.",
+        "*60 characters*, *1 kB*: one call per text, for texts from all over the file, with warm "
+        "caches; *decode*: the ids of the file's first 4 MB as one list.",
+        "*loading*: from the vocabulary's file to a tokenizer; *MB* is the growth of the process, "
+        "including the library's code.",
         *(f"{_listed(names)}: {caveat}." for caveat, names in by_caveat.items()),
         *_of_samples(results),
     ]
@@ -385,12 +360,14 @@ def _encoding_notes(results: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _of_samples(results: Sequence[Mapping[str, Any]]) -> list[str]:
     if not any(
-        "sample_bytes" in one for result in results for one in result["contestants"].values()
+        "sample_bytes" in contestant
+        for result in results
+        for contestant in result["contestants"].values()
     ):
         return []
     return [
-        "*of 20 MB*: given twenty stretches from all over the file; their ratios are "
-        "to our seconds for the same sample, in the same round, not to those in our row."
+        "*of 20 MB*: a sample of twenty parts of the file; ratios compare with our seconds for the "
+        "same sample, which are not in the table."
     ]
 
 
@@ -402,10 +379,9 @@ def _listed(names: Sequence[str]) -> str:
 def _by_caveat(
     contestants: Iterable[Contestant], results: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[str]]:
-    """What to know, and about whom."""
     shown = {name for result in results for name in result["contestants"]}
-    found: dict[str, list[str]] = {}
-    for one in contestants:
-        if one.caveat and one.name in shown:
-            found.setdefault(one.caveat, []).append(one.name)
-    return found
+    names: dict[str, list[str]] = {}
+    for contestant in contestants:
+        if contestant.caveat and contestant.name in shown:
+            names.setdefault(contestant.caveat, []).append(contestant.name)
+    return names

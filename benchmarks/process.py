@@ -1,6 +1,6 @@
-"""Measures one contestant in this process, which does nothing else; `benchmarks.runner` starts it.
+"""`python -m benchmarks.process REQUEST REPORT`: measure one contestant.
 
-`python -m benchmarks.process REQUEST REPORT`, both files of JSON.
+Started by `benchmarks.runner`; both files are JSON.
 """
 
 from __future__ import annotations
@@ -19,19 +19,16 @@ from typing import Any
 
 from benchmarks.measurement import Case
 
-WHOLE = "all"  # the one phase of those who do not tell their phases apart
+WHOLE = "all"  # the only phase of contestants that do not report phases
 _STATUS = Path("/proc/self/status")
 
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Adds up phases in the order they began; what lies outside every phase is not measured.
+    """Times phases in order: wall seconds, and CPU seconds of threads and children.
 
     Attributes:
-        clock: processor seconds of all that works.
-        phases: wall seconds by name.
-        cpu_phases: user and system time of all threads, and of processes that have ended.
-        megabytes_before: the process's peak memory before the first phase.
+        megabytes_before: peak memory before the first phase.
         more: other figures, which take precedence.
     """
 
@@ -59,11 +56,9 @@ class Stopwatch:
         self.cpu_phases[name] = self.cpu_phases.get(name, 0.0) + self.clock() - cpu
 
     def split(self, ends: dict[str, float], begin: float, end: float) -> None:
-        """Replace the one phase by several that a trainer reported while it ran.
+        """Replace the single phase by those that a trainer reported.
 
-        Args:
-            ends: name → `time.perf_counter()` at its end, in order; the last one lasts to ``end``.
-            begin, end: of the whole.
+        ``ends``: name → `time.perf_counter()` at its end, in order; the last one lasts to ``end``.
         """
         self.phases.clear()
         last = list(ends)[-1]
@@ -88,20 +83,20 @@ def main() -> None:
     from benchmarks.measurements import MEASUREMENTS
 
     request, report = (Path(name) for name in sys.argv[1:])
-    asked = json.loads(request.read_text())
-    case = Case(**asked["case"])
+    parameters = json.loads(request.read_text())
+    case = Case(**parameters["case"])
     restrict_to(case.threads)
     watch = Stopwatch()
-    contestant = MEASUREMENTS[asked["measurement"]].named(asked["contestant"])
+    contestant = MEASUREMENTS[parameters["measurement"]].named(parameters["contestant"])
     if contestant.folder:
         sys.path.insert(0, contestant.folder)
-    found = contestant.run(case, watch)
-    result = {"figures": watch.figures(), "found": found}
+    outcome = contestant.run(case, watch)
+    result = {"figures": watch.figures(), "found": outcome}
     report.write_text(json.dumps(result, default=bytes.hex))
 
 
 def restrict_to(threads: int) -> None:
-    """Leave this process as many processors as threads: peers size their pools by them."""
+    """Limit this process to ``threads`` CPUs, which sets the size of thread pools."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
     os.environ["RAYON_NUM_THREADS"] = str(threads)
@@ -109,10 +104,9 @@ def restrict_to(threads: int) -> None:
 
 
 def memory(mark: str) -> float:
-    """``VmHWM``, the most this process ever had, or ``VmRSS``, what it has now: 10⁶ bytes.
+    """Peak (``VmHWM``) or current (``VmRSS``) memory of this process, in 10⁶ bytes.
 
-    Linux's ``ru_maxrss`` of a new process begins at what its parent had, so the kernel's own
-    mark of this program is read where there is one; elsewhere both are the peak.
+    Read from /proc on Linux, where ``ru_maxrss`` includes the parent; elsewhere both are the peak.
     """
     if _STATUS.exists():
         for line in _STATUS.read_text().splitlines():
@@ -124,16 +118,16 @@ def memory(mark: str) -> float:
 
 @contextmanager
 def captured(descriptor: int) -> Iterator[Callable[[], str]]:
-    """What native code prints goes into a file, past Python's own streams: 1 output, 2 errors."""
+    """Capture what native code prints to descriptor 1 or 2."""
     text = ""
-    kept = os.dup(descriptor)
+    saved = os.dup(descriptor)
     with tempfile.TemporaryFile() as file:
         os.dup2(file.fileno(), descriptor)
         try:
             yield lambda: text
         finally:
-            os.dup2(kept, descriptor)
-            os.close(kept)
+            os.dup2(saved, descriptor)
+            os.close(saved)
             file.seek(0)
             text = file.read().decode(errors="replace")
 

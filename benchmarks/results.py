@@ -1,4 +1,4 @@
-"""What one comparison found: one line of JSON with machine, versions and date; and lines before."""
+"""Results: one line of JSON per comparison, with machine, versions and date."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ def summary(
     groups: Sequence[tuple[Mapping[str, Sequence[Run]], int]],
     load: float = 0.0,
 ) -> dict[str, Any]:
-    """Everything worth keeping about one case.
+    """The result of one case.
 
     Args:
-        measurement, case: what was measured on what.
-        groups: runs by name, in turn, and how large the sample was that they got, or 0.
-        load: processors that others kept busy before the first run.
+        groups: runs by name, and the size of their sample or 0.
+        load: of the machine before the first run.
     """
     contestants: dict[str, dict[str, Any]] = {}
     for runs, sample_bytes in groups:
         base = runs[measurement.baseline]
-        found = {name: group[0].found for name, group in runs.items()}
+        first_results = {name: group[0].found for name, group in runs.items()}
         for name, group in runs.items():
-            if name in contestants:  # the first, on the sample
+            if name in contestants:  # the baseline also ran on the sample
                 continue
             if group[-1].failure:
                 contestants[name] = {"failure": group[-1].failure}
                 continue
             judged = [
-                measurement.judge(measurement.named(name), run.found, found, case) for run in group
+                measurement.judge(measurement.named(name), run.found, first_results, case)
+                for run in group
             ]
             verdict = next((one for one in judged if one.equal is False), judged[0])
             figures, ours = ([run.figures for run in one] for one in (group, base))
@@ -87,7 +87,7 @@ def summary(
 
 
 def paired(theirs: Sequence[Result], ours: Sequence[Result], name: str) -> float | None:
-    """The median over rounds of their figure to ours: both runs of a round saw one machine."""
+    """Median over rounds of their figure divided by ours."""
     pairs = list(zip(theirs, ours, strict=False))
     if not all(our.get(name) for _, our in pairs):
         return None
@@ -95,26 +95,26 @@ def paired(theirs: Sequence[Result], ours: Sequence[Result], name: str) -> float
 
 
 def with_medians(result: dict[str, Any]) -> dict[str, Any]:
-    """``result`` with the median of every figure of every contestant, phases too."""
-    for one in result["contestants"].values():
-        for name, value in (one["runs"][0] if "runs" in one else {}).items():
-            values = [run[name] for run in one["runs"] if name in run]
+    """``result`` with the median of each figure, including phases."""
+    for figures in result["contestants"].values():
+        for name, value in (figures["runs"][0] if "runs" in figures else {}).items():
+            values = [run[name] for run in figures["runs"] if name in run]
             if isinstance(value, dict):
-                one[name] = {
+                figures[name] = {
                     part: statistics.median(each[part] for each in values) for part in value
                 }
             elif isinstance(value, int | float):
-                one[name] = statistics.median(values)
+                figures[name] = statistics.median(values)
     return result
 
 
 def save(result: Result, folder: Path = RESULTS) -> Path:
-    """Add a result to those of its measurement; runs stay, what follows from them does not."""
+    """Append a result to its file; keeps runs but not medians."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{result['measurement']}.jsonl"
     contestants = {
-        name: {key: one[key] for key in one if key not in one.get("runs", [{}])[0]}
-        for name, one in result["contestants"].items()
+        name: {key: figures[key] for key in figures if key not in figures.get("runs", [{}])[0]}
+        for name, figures in result["contestants"].items()
     }
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps({**result, "contestants": contestants}, ensure_ascii=False) + "\n")
@@ -124,34 +124,33 @@ def save(result: Result, folder: Path = RESULTS) -> Path:
 def history(
     measurement: str, folder: Path = RESULTS
 ) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
-    """All results of a measurement, oldest first, by what they were measured on."""
     path = folder / f"{measurement}.jsonl"
-    found: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    results: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         result = json.loads(line)
         key = tuple(result[name] for name in _KEY)
-        found.setdefault(key, []).append(with_medians(result))
-    return found
+        results.setdefault(key, []).append(with_medians(result))
+    return results
 
 
 def newest(measurement: str, folder: Path = RESULTS) -> list[dict[str, Any]]:
-    """The last result of each file and setting; those of larger files last."""
+    """The last result of each case, sorted by size."""
     last = [results[-1] for results in history(measurement, folder).values()]
     return sorted(last, key=lambda result: (result["bytes"], result["vocab_size"]))
 
 
 def changes(measurement: str, folder: Path = RESULTS) -> list[tuple[str, ...]]:
-    """The last result of each case beside the one before: date, case, who, CPU seconds, share."""
+    """Compare the last two results of each case: dates, case, who, CPU seconds, share."""
     rows = []
     for (file, size, vocab_size, threads), results in history(measurement, folder).items():
         if len(results) < 2:
             continue
         before, after = results[-2:]
         case = f"{file}, {megabytes(size)}, {vocab_size:,}, {threads} threads"
-        for name, one in after["contestants"].items():
+        for name, figures in after["contestants"].items():
             old, new = (
                 before["contestants"].get(name, {}).get("cpu_seconds"),
-                one.get("cpu_seconds"),
+                figures.get("cpu_seconds"),
             )
             if old and new:
                 dates = f"{before['date']} → {after['date']}"
@@ -160,11 +159,7 @@ def changes(measurement: str, folder: Path = RESULTS) -> list[tuple[str, ...]]:
 
 
 def machine(packages: Iterable[str]) -> dict[str, Any]:
-    """What the figures were measured on; without a host name.
-
-    Args:
-        packages: the distributions whose versions are told beside our own dependencies'.
-    """
+    """The machine and the versions of ``packages`` and our dependencies; no host name."""
     return {
         "processor": _cpuinfo("model name") or platform.processor() or platform.machine(),
         "vectors": _vectors(),
@@ -177,22 +172,22 @@ def machine(packages: Iterable[str]) -> dict[str, Any]:
 
 
 def _versions(packages: Iterable[str]) -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in packages:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _in_folders(measurement: Measurement) -> dict[str, str]:
-    """Versions of packages that lie in folders of their own, by the contestant's name."""
+    """Versions of packages in separate folders, by contestant."""
     return {
-        one.name: found.version
-        for one in measurement.contestants
-        if one.folder
-        for found in distributions(name=one.package, path=[one.folder])
+        contestant.name: distribution.version
+        for contestant in measurement.contestants
+        if contestant.folder
+        for distribution in distributions(name=contestant.package, path=[contestant.folder])
     }
 
 

@@ -1,4 +1,4 @@
-"""Runs contestants in fresh processes, in turn, and makes of it one result; equality first."""
+"""Runs contestants in fresh processes, interleaved, and summarizes one result."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from benchmarks.results import summary
 
 _ROOT = Path(__file__).parent.parent
 _PATIENCE = 3600  # seconds for one process
-_LONG = 120.0  # seconds; who took longer is not asked for another round, or for a larger text
+_LONG = 120.0  # seconds; no more rounds or larger texts after a longer run
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What one process measured and found; or why it did not."""
+    """Figures and result of one process, or the reason of its failure."""
 
     figures: dict[str, Any] = field(default_factory=dict)
     found: Any = None
@@ -33,11 +33,15 @@ class Run:
 
 
 def run_once(measurement: Measurement, name: str, case: Case) -> Run:
-    """Run a contestant in a new process; never raises for what it does wrong."""
-    asked = {"measurement": measurement.name, "contestant": name, "case": dataclasses.asdict(case)}
+    """Run a contestant in a new process; never raises for its failures."""
+    parameters = {
+        "measurement": measurement.name,
+        "contestant": name,
+        "case": dataclasses.asdict(case),
+    }
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         request, report = Path(directory, "request.json"), Path(directory, "report.json")
-        request.write_text(json.dumps(asked))
+        request.write_text(json.dumps(parameters))
         command = [sys.executable, "-m", "benchmarks.process", str(request), str(report)]
         begin = time.perf_counter()
         try:
@@ -57,11 +61,11 @@ def run_once(measurement: Measurement, name: str, case: Case) -> Run:
 def run_in_turn(
     measurement: Measurement, names: Sequence[str], case: Case, rounds: int
 ) -> dict[str, list[Run]]:
-    """``rounds`` runs of each; those of one round form pairs that saw the same machine.
+    """``rounds`` runs of each; the runs of one round form pairs.
 
-    Every other round goes backwards. Who fails or takes very long is not asked again.
+    Every other round runs backwards. Failed and very long contestants stop.
     """
-    case.path.read_bytes()  # so that the first does not wait for the disk
+    case.path.read_bytes()  # fill the page cache
     runs: dict[str, list[Run]] = {name: [] for name in names}
     for number in range(rounds):
         for name in names if number % 2 == 0 else reversed(names):
@@ -70,8 +74,8 @@ def run_in_turn(
                 continue
             run = run_once(measurement, name, case)
             runs[name].append(run)
-            said = run.failure or f"{took(run):.2f} s"
-            print(f"  round {number + 1}: {name}: {said}", file=sys.stderr, flush=True)
+            message = run.failure or f"{took(run):.2f} s"
+            print(f"  round {number + 1}: {name}: {message}", file=sys.stderr, flush=True)
     return runs
 
 
@@ -82,30 +86,26 @@ def took(run: Run) -> float:
 def compare(
     measurement: Measurement, names: Sequence[str], case: Case, rounds: int
 ) -> dict[str, Any]:
-    """Measure contestants on one case; the result as `benchmarks.results.summary` describes it.
-
-    Raises:
-        SystemExit: the one that others are compared with failed.
-    """
-    load = os.getloadavg()[0]  # processors that others keep busy
+    """Measure contestants on one case; see `benchmarks.results.summary`."""
+    load = os.getloadavg()[0]
     base = measurement.baseline
     large = 0 < 2 * measurement.sample_bytes < case.bytes
     slow = [name for name in names if large and measurement.named(name).slow]
     with measurement.prepare(case) as prepared, tempfile.TemporaryDirectory() as directory:
-        given = replace(case, prepared=prepared)
-        run_once(measurement, base, given)  # new kernels are compiled, untimed
-        whole = [name for name in names if name not in slow]
-        groups = [(run_in_turn(measurement, whole, given, rounds), 0)]
+        prepared_case = replace(case, prepared=prepared)
+        run_once(measurement, base, prepared_case)  # compile kernels untimed
+        fast = [name for name in names if name not in slow]
+        groups = [(run_in_turn(measurement, fast, prepared_case, rounds), 0)]
         if slow:
             sample = Path(directory, case.path.name)
             sample.write_bytes(sampled(case.path, measurement.sample_bytes))
-            smaller = replace(given, files=(str(sample),))
+            smaller = replace(prepared_case, files=(str(sample),))
             runs = run_in_turn(measurement, [base, *slow], smaller, rounds)
             groups.append((runs, measurement.sample_bytes))
         for runs, _ in groups:
             if runs[base][-1].failure:
                 raise SystemExit(f"{base}: {runs[base][-1].failure}")
-        return summary(measurement, given, groups, load)
+        return summary(measurement, prepared_case, groups, load)
 
 
 def results_of(
@@ -114,10 +114,14 @@ def results_of(
     names: Sequence[str],
     options: Mapping[str, Any],
 ) -> Iterator[dict[str, Any]]:
-    """One result after the other, of every file, size and setting that is asked for."""
-    corpora = [tuple(map(str, files))] if measurement.together else [(str(one),) for one in files]
+    """Results for each file, size and setting in ``options``."""
+    corpora = (
+        [tuple(map(str, files))]
+        if measurement.together
+        else [(str(file_path),) for file_path in files]
+    )
     for corpus in corpora:
-        asked = list(names)
+        remaining = list(names)
         whole = sum(Path(file).stat().st_size for file in corpus) / 1e6
         sizes = options["megabytes"] or measurement.megabytes or (whole,)
         for size in sorted({*(min(size, whole) for size in sizes)}):
@@ -126,11 +130,11 @@ def results_of(
                     with beginning(Path(corpus[0]), size + 1e-6) as text:
                         paths = (str(text), *corpus[1:])
                         case = Case(paths, vocab_size, threads, options["vocabulary"])
-                        result = compare(measurement, asked, case, options["rounds"])
+                        result = compare(measurement, remaining, case, options["rounds"])
                     yield {**result, "file": Path(corpus[0]).name}
-                    taken = result["contestants"]
-                    asked = [
+                    figures = result["contestants"]
+                    remaining = [
                         name
-                        for name in asked
-                        if name == measurement.baseline or taken[name].get("seconds", 0) < _LONG
+                        for name in remaining
+                        if name == measurement.baseline or figures[name].get("seconds", 0) < _LONG
                     ]

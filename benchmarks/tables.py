@@ -1,4 +1,4 @@
-"""Results as tables: for the terminal and, in Markdown, for README and docs; measures nothing."""
+"""Results as tables, for the terminal and for Markdown pages."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ THREADS_HEADINGS = (
     *("", "one thread, s", "two, s", "times as fast", "one thread, CPU s", "two, CPU s"),
     "share",
 )
-LARGE = 64e6  # bytes of the smallest text that docs/scaling.md shows
-# Where seconds follow what is new; the other steps see distinct words, tokens and held-out text.
+LARGE = 64e6  # bytes; docs/scaling.md shows texts from this size
+# Steps whose time depends on the new text; others depend on distinct words and the vocabulary.
 OF_THE_CORPUS = ("plan chunks", "count words", "combine counts")
 
 
 def megabytes(size: int) -> str:
-    """So many bytes, to three digits."""
+    """A size in MB, to three digits."""
     return f"{size / 1e6:.3g} MB" if size < 999.5e6 else f"{size / 1e6:,.0f} MB"
 
 
@@ -56,7 +56,6 @@ def threads_of(result: Result) -> str:
 
 
 def title(results: Sequence[Result]) -> str:
-    """What one or more results of one file were measured on."""
     result = results[0]
     rounds = min(result["rounds"] for result in results)
     return (
@@ -67,29 +66,29 @@ def title(results: Sequence[Result]) -> str:
 
 
 def speed_of(one: Result, result: Result, seconds: str = "seconds") -> float:
-    """MB/s of an encoder on what it was given: the file, or a sample of it."""
+    """MB/s of an encoder on the file or its sample."""
     return float(one.get("sample_bytes", result["bytes"])) / 1e6 / float(one[seconds])
 
 
 def phases_of(trainer: Result) -> tuple[float | None, float | None]:
-    """(counting, merging) seconds, or None twice; all that is not counting is merging."""
+    """Seconds of counting and of merging (all other time), or None twice."""
     counting = trainer["phases"].get("counting")
     return (None, None) if counting is None else (counting, trainer["seconds"] - counting)
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:
-    """One row per contestant, fastest first; failures and missing packages last."""
+    """One row per contestant, fastest first; failed and missing ones last."""
     row, headings = _kind(result)
     everyone = result["contestants"]
-    measured = {name: one for name, one in everyone.items() if "failure" not in one}
+    measured = {name: figures for name, figures in everyone.items() if "failure" not in figures}
     order = sorted(
         measured, key=lambda name: float(measured[name]["seconds"]) * _whole(measured[name], result)
     )
     lines = [row(name, measured[name], result) for name in order]
     empty = [""] * (len(headings) - 2)
-    for name, one in everyone.items():
-        if "failure" in one:
-            lines.append((name, *empty, f"failed: {one['failure']}"))
+    for name, figures in everyone.items():
+        if "failure" in figures:
+            lines.append((name, *empty, f"failed: {figures['failure']}"))
     lines.extend((name, *empty, "not installed") for name in result["not_installed"])
     return lines
 
@@ -143,19 +142,19 @@ def _encoding_row(name: str, one: Result, result: Result) -> tuple[str, ...]:
 
 
 def plain(result: Result) -> str:
-    """Aligned columns, and where anyone differs from us."""
+    """Aligned columns, and first differences from our result."""
     lines = [title([result]), *table_of(_kind(result)[1], rows(result)).lines()]
     if result["measurement"] == "threads":
         lines += table_of(THREADS_HEADINGS, threads_rows(result)).lines()
-    for name, one in result["contestants"].items():
-        if one.get("divergence"):
-            index, ours, theirs = one["divergence"]
+    for name, figures in result["contestants"].items():
+        if figures.get("divergence"):
+            index, ours, theirs = figures["divergence"]
             lines.append(f"  {name} differs at merge {index}: ours {ours}, theirs {theirs}")
     return "\n".join(lines)
 
 
 def threads_rows(result: Result) -> list[tuple[str, ...]]:
-    """A row for each phase, of the quickest runs: others' work on the machine only adds to them."""
+    """A row per phase, from the fastest runs."""
     one, two = result["contestants"].values()
     lines = []
     for phase in one["phases"]:
@@ -174,12 +173,12 @@ def threads_rows(result: Result) -> list[tuple[str, ...]]:
 
 
 def table_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table with the first and the last column to the left, the others to the right."""
+    """A table with its first and last columns left-aligned."""
     return Table(columns, rows, left=(0, len(columns) - 1))
 
 
 def encoding_markdown(results: Sequence[Result]) -> str:
-    """One table of all results of one file: a row per encoder, columns for each thread count."""
+    """One table of the results of a file: a row per encoder, columns per thread count."""
     last = results[-1]["contestants"]
     columns = [""]
     for result in results:
@@ -189,10 +188,10 @@ def encoding_markdown(results: Sequence[Result]) -> str:
     for name in sorted(last, key=lambda name: -_speed_if_any(last[name], results[-1])):
         line = [name]
         for result in results:
-            one = result["contestants"].get(name, {})
+            figures = result["contestants"].get(name, {})
             row = (
-                _encoding_row(name, one, result)
-                if "seconds" in one
+                _encoding_row(name, figures, result)
+                if "seconds" in figures
                 else [""] * len(ENCODING_HEADINGS)
             )
             line += [row[1], row[5], row[6]]
@@ -209,24 +208,24 @@ def _speed_if_any(one: Result, result: Result) -> float:
 
 
 def scaling(results: Sequence[Result]) -> str:
-    """How many times as fast more threads were than one: a sentence, or nothing."""
+    """Speed-up by more threads, as a sentence; "" for one result."""
     first, last = results[0], results[-1]
     if first["threads"] == last["threads"]:
         return ""
-    said = [
-        f"{name} {first['contestants'][name]['seconds'] / one['seconds']:.2f}"
-        for name, one in last["contestants"].items()
-        if "seconds" in one and "seconds" in first["contestants"].get(name, {})
+    speedups = [
+        f"{name} {first['contestants'][name]['seconds'] / figures['seconds']:.2f}"
+        for name, figures in last["contestants"].items()
+        if "seconds" in figures and "seconds" in first["contestants"].get(name, {})
     ]
-    return f"{last['threads']} threads to {first['threads']}, times as fast: {', '.join(said)}."
+    return f"Speed-up of {last['threads']} threads over {first['threads']}: {', '.join(speedups)}."
 
 
 def loading_markdown(loading: Result) -> str:
-    """Seconds and memory to load a vocabulary, the quickest first."""
+    """Time and memory to load a vocabulary, fastest first."""
     measured = [
-        (float(one["load_seconds"]), name, float(one["load_megabytes"]))
-        for name, one in loading["contestants"].items()
-        if "failure" not in one
+        (float(figures["load_seconds"]), name, float(figures["load_megabytes"]))
+        for name, figures in loading["contestants"].items()
+        if "failure" not in figures
     ]
     table = [
         (name, f"{seconds:.2f}", f"{megabytes:.0f}")
@@ -238,12 +237,14 @@ def loading_markdown(loading: Result) -> str:
 
 
 def headlines(training: Sequence[Result], encoding: Sequence[Result]) -> str:
-    """README's table: a row for each file, ours beside the peer that needs the least CPU time."""
+    """README's table: bpeline and the library with the least CPU time, per file."""
     rows = []
     for results, task, digits in ((training, "train 32k", 1), (encoding, "encode", 2)):
         for result in results:
             ours, others = _of(result)
-            same = {n: one for n, one in others.items() if one["equal"] and not _is_ours(n)}
+            same = {
+                n: figures for n, figures in others.items() if figures["equal"] and not _is_ours(n)
+            }
             speed = f"{speed_of(ours, result, 'cpu_seconds'):,.0f} MB/s"
             rows.append((
                 task,
@@ -262,14 +263,15 @@ def _is_ours(name: str) -> bool:
 
 
 def _strongest(same: Result, digits: int) -> str:
-    """Whoever finds the same in the fewest CPU seconds, and how many times ours these are."""
     nearest = min(same, key=lambda name: float(same[name]["cpu_ratio"]))
     return f"{same[nearest]['cpu_ratio']:.{digits}f}× ({nearest})"
 
 
 def _of(result: Result) -> tuple[Result, dict[str, Any]]:
-    measured = {n: one for n, one in result["contestants"].items() if "failure" not in one}
-    return measured[OURS], {name: one for name, one in measured.items() if name != OURS}
+    measured = {
+        n: figures for n, figures in result["contestants"].items() if "failure" not in figures
+    }
+    return measured[OURS], {name: figures for name, figures in measured.items() if name != OURS}
 
 
 def _ratio(others: Result, name: str, digits: int) -> str:
@@ -278,11 +280,10 @@ def _ratio(others: Result, name: str, digits: int) -> str:
 
 
 def algorithms_table(result: Result) -> str:
-    """The least processor seconds of all rounds."""
     least = {
-        name: min(run["cpu_seconds"] for run in one["runs"])
-        for name, one in result["contestants"].items()
-        if "runs" in one
+        name: min(run["cpu_seconds"] for run in figures["runs"])
+        for name, figures in result["contestants"].items()
+        if "runs" in figures
     }
     head = f"{result['file']}, {result['bytes'] / 1e6:.1f} MB", "CPU s", "times byte-bpe"
     rows = [(name, f"{cpu:.2f}", f"{cpu / least['byte-bpe']:.2f}") for name, cpu in least.items()]
@@ -290,7 +291,6 @@ def algorithms_table(result: Result) -> str:
 
 
 def cluster_table(result: Result) -> str:
-    """Threads and cluster side by side."""
     runs = [result["contestants"][name]["runs"] for name in ("threads", "cluster")]
     rows = []
     for step in ("counting", "encoding"):
@@ -301,7 +301,7 @@ def cluster_table(result: Result) -> str:
             f"{median(here / there for here, there in zip(*spent, strict=False)):.2f}"
             for spent in (cpu, wall)
         ]
-        rows.append((step, *(f"{median(one):.2f}" for one in cpu), *ratios))
+        rows.append((step, *(f"{median(seconds):.2f}" for seconds in cpu), *ratios))
     table = Table(("", "threads, CPU s", "cluster, CPU s", "CPU ratio", "ratio"), rows)
     return (
         f"**{result['file']}: {result['bytes'] / 1e6:,.0f} MB, {result['threads']} threads or "
@@ -310,7 +310,7 @@ def cluster_table(result: Result) -> str:
 
 
 def night_table(result: Result) -> str:
-    """A night's run beside one from scratch: medians of all rounds."""
+    """Medians of a nightly run and of a run from scratch."""
     runs = [result["contestants"][name]["runs"] for name in ("from scratch", "tonight")]
     sizes = f"{result['bytes'] / 1e6:,.0f} MB in {result['files']} files"
     new = f"{result['new_bytes'] / 1e6:,.0f} MB new"
@@ -331,35 +331,34 @@ def night_table(result: Result) -> str:
 
 
 def combining_table(result: Result) -> str:
-    """What adding up took, and how much memory."""
+    """Time and memory of combining counts."""
     rows = [
         (
             name,
-            one["verdict"].partition(" ")[0],
-            f"{one['cpu_seconds']:.0f}",
-            f"{one['seconds']:.0f}",
-            f"{one['peak_megabytes'] / 1e3:.2f}",
+            figures["verdict"].partition(" ")[0],
+            f"{figures['cpu_seconds']:.0f}",
+            f"{figures['seconds']:.0f}",
+            f"{figures['peak_megabytes'] / 1e3:.2f}",
         )
-        for name, one in result["contestants"].items()
+        for name, figures in result["contestants"].items()
     ]
     return Table(("how", "distinct words", "CPU s", "seconds", "peak, GB"), rows).markdown()
 
 
 def growth_table(results: Sequence[Result]) -> str:
-    """Words, seconds and memory of texts and of their beginnings."""
     columns = (
         *("text", "MB", "distinct words", "of these once", "counting, MB/CPU s"),
         *("learning, CPU s", "counting, MB of memory", "learning"),
     )
     rows = []
-    for result in sorted(results, key=lambda one: (one["file"], one["bytes"])):
+    for result in sorted(results, key=lambda record: (record["file"], record["bytes"])):
         if result["bytes"] < LARGE:
             continue
-        one = result["contestants"][OURS]
-        cpu, memory = one["cpu_phases"], one["megabytes"]
+        record = result["contestants"][OURS]
+        cpu, memory = record["cpu_phases"], record["megabytes"]
         rows.append((
-            f"`{result['file']}`", f"{result['bytes'] / 1e6:,.0f}", f"{one['distinct']:,.0f}",
-            f"{one['once'] / one['distinct']:.0%}",
+            f"`{result['file']}`", f"{result['bytes'] / 1e6:,.0f}", f"{record['distinct']:,.0f}",
+            f"{record['once'] / record['distinct']:.0%}",
             f"{result['bytes'] / 1e6 / cpu['counting']:.0f}", f"{cpu['merging']:.2f}",
             f"{memory['counting']:.0f}", f"{memory['merging']:.0f}",
         ))  # fmt: skip
@@ -367,44 +366,45 @@ def growth_table(results: Sequence[Result]) -> str:
 
 
 def storing_table(results: Sequence[Result]) -> str:
-    """What it costs to keep word counts of each chunk, and to add them up."""
+    """Cost of storing and combining counts of chunks."""
     columns = (
         *("text", "MB", "rows of all chunks", "bytes/row on disk"),
         *("counting and keeping, MB/CPU s", "combining, M rows/CPU s"),
     )
     rows = []
-    for result in sorted(results, key=lambda one: str(one["file"])):
-        one = result["contestants"][OURS]
-        cpu, kept, size = one["cpu_phases"], one["shard_rows"], result["bytes"] / 1e6
+    for result in sorted(results, key=lambda record: str(record["file"])):
+        record = result["contestants"][OURS]
+        cpu, row_count, size = record["cpu_phases"], record["shard_rows"], result["bytes"] / 1e6
         rows.append((
-            f"`{result['file']}`", f"{size:,.0f}", f"{kept:,.0f}",
-            f"{one['shard_bytes'] / kept:.1f}",
+            f"`{result['file']}`", f"{size:,.0f}", f"{row_count:,.0f}",
+            f"{record['shard_bytes'] / row_count:.1f}",
             f"{size / (cpu['counting'] + cpu['keeping']):.0f}",
-            f"{kept / 1e6 / cpu['combining']:.1f}",
+            f"{row_count / 1e6 / cpu['combining']:.1f}",
         ))  # fmt: skip
     return Table(columns, rows).markdown()
 
 
 def evaluation_table(results: Sequence[Result]) -> str:
-    """Medians of the phases, by processor and by the clock."""
     columns = (
         *("file", "ids", "measured", "figures, CPU s", "perturbations, CPU s", "both, CPU s"),
         "seconds",
     )
     rows = []
     for result in results:
-        for name, one in result["contestants"].items():
+        for name, figures in result["contestants"].items():
             phases = [
-                median(run["cpu_phases"][phase] for run in one["runs"])
+                median(run["cpu_phases"][phase] for run in figures["runs"])
                 for phase in ("figures", "perturbations")
             ]
-            times = [f"{time:.2f}" for time in (*phases, one["cpu_seconds"], one["seconds"])]
+            times = [
+                f"{time:.2f}" for time in (*phases, figures["cpu_seconds"], figures["seconds"])
+            ]
             rows.append((result["file"], f"{result['vocab_size']:,}", name, *times))
     return Table(columns, rows, left=(0, 2)).markdown()
 
 
 def orchestration_table(result: Result) -> str:
-    """Medians, and the median of the differences of pairs."""
+    """Medians, and the median difference of pairs."""
     rows = []
     for name, key in (("whole command", "seconds"), ("processor", "cpu_seconds")):
         without, served = (

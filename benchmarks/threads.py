@@ -1,7 +1,4 @@
-"""What a second thread is worth: counting and encoding by one thread and by two.
-
-Both have two processors, in turn and in fresh processes, and must come to the same.
-"""
+"""Counting and encoding with one thread and with two, on two CPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +20,6 @@ _SPECIAL = [SEPARATOR]
 
 @contextmanager
 def _learned(case: Case) -> Iterator[Mapping[str, Any]]:
-    """The tokenizer that encodes: learned from the file."""
     from bpeline import count_words, train_bpe
 
     counts = count_words([os.fspath(case.path)], special_tokens=_SPECIAL)
@@ -34,7 +30,7 @@ def _learned(case: Case) -> Iterator[Mapping[str, Any]]:
 
 def _by(threads: int) -> Callable[[Case, Stopwatch], list[str]]:
     def run(case: Case, watch: Stopwatch) -> list[str]:
-        """Digests of the counts and of the ids; once of little text, untimed."""
+        """Digests of the counts and of the ids, after an untimed warm-up."""
         from bpeline.tokenizer_core.digests import digest_of_bytes
 
         with warming_file() as warm:
@@ -51,7 +47,7 @@ def _all(path: Path, case: Case, threads: int, watch: Stopwatch) -> Any:
     file = os.fspath(path)
     with watch.phase("counting"):
         counts = count_words([file], special_tokens=_SPECIAL, workers=threads)
-    tokenizer = Tokenizer.load(case.prepared["tokenizer"])  # which has met no word yet
+    tokenizer = Tokenizer.load(case.prepared["tokenizer"])  # with empty caches
     for phase in ("encoding", "encoding again"):
         with watch.phase(phase):
             encoded = tokenizer.encode_files_to_numpy(path, separator=SEPARATOR, threads=threads)

@@ -1,9 +1,9 @@
-"""Training: every trainer, each with its own best settings, and what it promises to learn.
+"""Training: every trainer with its best settings, and the merges it must learn.
 
-A library is imported inside its function, so that one process measures one library. How ties
-between equally frequent pairs are broken decides what a trainer must learn: by the smallest ids,
-the bytes numbered as GPT-2 prints them (`printable`) or by value (`value`). One that reads files
-by itself takes every line for a document and knows no separator (`lines`).
+Each library is imported inside its function, so that a process measures only one. Merges depend on
+how ties between equally frequent pairs are broken: by ids of bytes as GPT-2 prints them
+(`printable`) or by value (`value`). Trainers that read files treat each line as a document
+(`lines`).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from benchmarks.corpora import GPT2, SEPARATOR, batches, documents, lines, warmi
 from benchmarks.measurement import Case, Contestant, Measurement, Verdict
 from benchmarks.process import WHOLE, Stopwatch, captured
 
-# A merge is its (left, right) bytes; a trainer that tells its tokens only gives (token,).
+# (left, right) bytes of a merge, or (token,) from trainers that only return tokens.
 Merge = tuple[bytes, ...]
 SPECIAL = [SEPARATOR]
 _BYTES = 256
-_SPECIALS = 1  # rustbpe and bpeasy know none: their vocabulary is smaller by one
-_LONGEST_LINE = 1 << 30  # SentencePiece leaves out lines over 4,192 bytes unless told otherwise
+_SPECIALS = 1  # rustbpe and bpeasy have none, so their vocabulary is smaller by one
+_LONGEST_LINE = 1 << 30  # SentencePiece's default drops lines over 4,192 bytes
 
 
 def bpeline(path: Path, vocab_size: int, threads: int, watch: Stopwatch) -> list[Merge]:
-    """The public API with its defaults, and kernels that an earlier run has compiled."""
+    """The public API with its defaults and compiled kernels."""
     from bpeline.tokenizer_core import count_words, train_bpe
 
-    # Machine code is loaded from its cache before the clock starts, as libraries are imported.
+    # Load kernels untimed, like the imports of other libraries.
     with warming_file() as warm:
         counts = count_words([os.fspath(warm)], special_tokens=SPECIAL, workers=threads)
         train_bpe(counts, 260, special_tokens=SPECIAL)
@@ -49,16 +49,13 @@ def bpeline(path: Path, vocab_size: int, threads: int, watch: Stopwatch) -> list
 
 
 def by_value(path: Path, vocab_size: int) -> list[Merge]:
-    """Our merges as if the bytes were numbered by value; an oracle, never timed.
-
-    Our ``smallest-ids`` gives byte b the id of its printable character. Words in which each byte
-    is replaced by the one whose id is its value are therefore merged in the order we want.
-    """
+    """Our merges if bytes were numbered by value; an oracle, not timed."""
     import numpy as np
 
     from bpeline.tokenizer_core import WordCounts, count_words, train_bpe
     from bpeline.tokenizer_core.vocabulary.numbering import byte_order
 
+    # Replace each byte by the one whose id is its value.
     order = np.array(byte_order("smallest-ids"), np.uint8)
     counts = count_words([os.fspath(path)], special_tokens=SPECIAL)
     disguised = WordCounts(
@@ -70,7 +67,7 @@ def by_value(path: Path, vocab_size: int) -> list[Merge]:
 
 
 def by_lines(path: Path, vocab_size: int) -> list[Merge]:
-    """Our merges of a corpus whose documents are lines, with their ends; an oracle, never timed."""
+    """Our merges if lines were documents; an oracle, not timed."""
     from bpeline.tokenizer_core import count_texts, train_bpe
 
     return list(train_bpe(count_texts(lines(path)), vocab_size, special_tokens=SPECIAL).merges)
@@ -96,10 +93,10 @@ def gigatoken(path: Path, vocab_size: int, _threads: int, watch: Stopwatch) -> l
 
     source = library.TextFileSource([path], separator=SEPARATOR.encode())
     begin = time.perf_counter()
-    with captured(2) as said, watch.phase():
+    with captured(2) as output, watch.phase():
         _, merges = library.train_bpe(source, vocab_size, [SEPARATOR], tie_breaking="huggingface")
-    if took := re.search(r"Pretokenization took ([\d.]+)(ms|s)", said()):
-        counted = begin + float(took[1]) / (1000 if took[2] == "ms" else 1)
+    if match := re.search(r"Pretokenization took ([\d.]+)(ms|s)", output()):
+        counted = begin + float(match[1]) / (1000 if match[2] == "ms" else 1)
         ends = {"counting": counted, "merging": counted}
         watch.split(ends, begin, begin + watch.phases[WHOLE])
     return list(merges)
@@ -138,7 +135,6 @@ def uni_tokenizer(path: Path, vocab_size: int, _threads: int, watch: Stopwatch) 
 def _counter_and_trainer(
     library: Any, path: Path, vocab_size: int, watch: Stopwatch
 ) -> list[Merge]:
-    """uni-tokenizer, and ffbpe that came of it."""
     with watch.phase("counting"):
         counter = library.PreTokenizer([SEPARATOR]).word_counter()
         counter.add_source(documents(path))
@@ -234,7 +230,7 @@ def youtokentome(path: Path, vocab_size: int, threads: int, watch: Stopwatch) ->
 
 
 class _Milestones(logging.Handler):
-    """When the log said that something was reached: the only door into some trainers' phases."""
+    """Times of log messages, the only source of some trainers' phases."""
 
     def __init__(self, phases: dict[str, str]) -> None:
         super().__init__()
@@ -261,7 +257,7 @@ def _from_printable(merges: list[list[str]]) -> list[Merge]:
 def verdict(
     contestant: Contestant, theirs: Sequence[Merge], found: Mapping[str, Any], case: Case
 ) -> Verdict:
-    """Compare a trainer's merges with ours under the tie-break it promises."""
+    """Compare a trainer's merges with ours under its tie-breaking."""
     if contestant.package is None:
         return Verdict(True, "ours")
     if contestant.promise == "other":
@@ -272,14 +268,13 @@ def verdict(
     tokens_only = bool(theirs) and len(theirs[0]) == 1
     ours = [(b"".join(merge),) if tokens_only else merge for merge in expected]
     what = "tokens" if tokens_only else "merges"
-    found_at = first_divergence(ours, theirs)
-    if found_at is None:
+    divergence = first_divergence(ours, theirs)
+    if divergence is None:
         return Verdict(True, f"all {len(ours):,} {what} equal{_UNDER.get(contestant.promise, '')}")
-    return Verdict(False, f"differ from merge {found_at[0]:,} on", found_at)
+    return Verdict(False, f"differ from merge {divergence[0]:,} on", divergence)
 
 
 def _merges(told: Sequence[Sequence[Any]]) -> list[Merge]:
-    """Merges, which come from other processes in hexadecimal digits."""
     return [
         tuple(bytes.fromhex(token) if isinstance(token, str) else token for token in merge)
         for merge in told
@@ -295,7 +290,7 @@ _UNDER = {"value": ", bytes numbered by value", "lines": ", lines taken for docu
 
 
 def first_divergence(ours: Sequence[Merge], theirs: Sequence[Merge]) -> tuple[int, str, str] | None:
-    """(index, ours, theirs) of the first difference; a list that ends shows as ``nothing``."""
+    """(index, ours, theirs) of the first difference; "nothing" where a list has ended."""
     for index, (mine, other) in enumerate(zip(ours, theirs, strict=False)):
         if mine != other:
             return index, _shown(mine), _shown(other)
@@ -325,10 +320,10 @@ def _trainer(
 
 
 _VALUE = (
-    "bytes are numbered by value, so ties fall otherwise than in HuggingFace; "
-    "tokens are compared, since pairs are not told"
+    "numbers bytes by value, so it breaks ties differently from HuggingFace; "
+    "tokens are compared, because it does not return pairs"
 )
-_CHARACTERS = "characters instead of bytes, words cut at spaces: another vocabulary, by design"
+_CHARACTERS = "characters instead of bytes, words split at spaces: another vocabulary by design"
 
 TRAINERS = (
     _trainer(bpeline, "printable"),
@@ -336,16 +331,16 @@ TRAINERS = (
         gigatoken,
         "printable",
         "gigatoken",
-        "run with its HuggingFace tie-breaking (its two others learn other merges); "
-        "maps the file into memory, so the file's pages count as memory",
+        "with its HuggingFace tie-breaking (its two others learn other merges); "
+        "maps the file into memory, so the file counts as memory",
     ),
     _trainer(
         gigabpe,
         "lines",
         "gigabpe",
-        "takes every line for a document and a separator for text, so its merges are compared with "
-        "ours of such documents; learns as many more as there are byte values that the text does "
-        "not hold, and these are left out",
+        "treats each line as a document and separators as text, so its merges are compared with "
+        "ours of such documents; it learns one more merge for each byte value that the text lacks, "
+        "and these are left out",
     ),
     _trainer(rustbpe, "value", "rustbpe", _VALUE),
     _trainer(

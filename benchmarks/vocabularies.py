@@ -1,4 +1,4 @@
-"""What superwords, languages served alike and dropout cost, and save; for docs/algorithms.md."""
+"""Cost and benefit of superwords, parity and dropout, for docs/algorithms.md."""
 
 from __future__ import annotations
 
@@ -14,20 +14,17 @@ from benchmarks.process import Stopwatch
 if TYPE_CHECKING:
     from bpeline import Tokenizer
 
-_HELD_OUT = 20  # one part in so many, the end of the file
-_OF_WORDS = 0.9  # of the ids
+_HELD_OUT = 20  # the last 1/20 of the file
+_OF_WORDS = 0.9  # part of the ids
 _DROPOUT, _DOCUMENT, _TEXT = 0.1, 3_000, 4_000_000  # characters
 
 
-# ---- superwords ----------------------------------------------------------------------------
-
-
 def _saving(train: Callable[[list[str], int, Stopwatch], Tokenizer]) -> Callable[..., float]:
-    """Bytes per token of the end of a file, by what the rest of it teaches."""
+    """Bytes per token of the end of a file, after training on the rest."""
 
     def run(case: Case, watch: Stopwatch) -> float:
         text = case.path.read_bytes().decode(errors="replace")
-        train([text[:20_000]], 400, Stopwatch())  # kernels are compiled, or loaded
+        train([text[:20_000]], 400, Stopwatch())  # load kernels untimed
         cut = len(text) - len(text) // _HELD_OUT
         tokenizer = train([text[:cut]], case.vocab_size, watch)
         return len(text[cut:].encode()) / len(tokenizer.encode_to_numpy(text[cut:]))
@@ -54,7 +51,7 @@ def _superbpe(texts: list[str], size: int, watch: Stopwatch) -> Tokenizer:
 
 SUPERWORDS = Measurement(
     "superwords",
-    "words, and superwords beside them: training, and bytes per token of other text",
+    "words and superwords: training, and bytes per token of other text",
     (
         Contestant("words", _saving(_words)),
         Contestant("superbpe", _saving(_superbpe)),
@@ -63,11 +60,8 @@ SUPERWORDS = Measurement(
 )
 
 
-# ---- languages served alike ----------------------------------------------------------------
-
-
 def _serving(rule: Mapping[str, Any] | None) -> Callable[..., int]:
-    """Learning alone, on counts of each file; without a rule on all of them added up."""
+    """Merging alone, on counts of each file; without a rule on their sum."""
 
     def run(case: Case, watch: Stopwatch) -> int:
         from bpeline import ParityRule, count_words, train_bpe, train_parity_bpe
@@ -77,17 +71,17 @@ def _serving(rule: Mapping[str, Any] | None) -> Callable[..., int]:
         for size, stopwatch in ((400, Stopwatch()), (case.vocab_size, watch)):
             with stopwatch.phase():
                 if rule is None:
-                    made = train_bpe(together, size)
+                    tokenizer = train_bpe(together, size)
                 else:
-                    made = train_parity_bpe(counts, size, ParityRule(**rule))
-        return len(made.merges)
+                    tokenizer = train_parity_bpe(counts, size, ParityRule(**rule))
+        return len(tokenizer.merges)
 
     return run
 
 
 PARITY = Measurement(
     "parity",
-    "learning that serves each file alike, beside ordinary learning on the same counts",
+    "training with parity between files, compared with ordinary training on the same counts",
     (
         Contestant("ordinary", _serving(None)),
         Contestant("base", _serving({})),
@@ -99,12 +93,8 @@ PARITY = Measurement(
 )
 
 
-# ---- dropout -------------------------------------------------------------------------------
-
-
 @contextmanager
 def _both(case: Case) -> Iterator[Mapping[str, Any]]:
-    """Tokenizers of the whole file, of words and with superwords."""
     text = case.path.read_bytes().decode(errors="replace")
     with tempfile.TemporaryDirectory(prefix="benchmark-") as directory:
         places = {"words": Path(directory, "words"), "superbpe": Path(directory, "superbpe")}
@@ -112,8 +102,8 @@ def _both(case: Case) -> Iterator[Mapping[str, Any]]:
         words.save(places["words"])
         words.save(Path(directory, "tokenizer.json"), format="hf")
         _superbpe([text], case.vocab_size, Stopwatch()).save(places["superbpe"])
-        told = {name: str(place) for name, place in places.items()}
-        yield {**told, "hf": str(Path(directory, "tokenizer.json"))}
+        paths = {name: str(place) for name, place in places.items()}
+        yield {**paths, "hf": str(Path(directory, "tokenizer.json"))}
 
 
 def _documents(case: Case) -> list[str]:

@@ -1,6 +1,6 @@
-"""Every tokenizer file below a folder, read by us and by its own library: the same ids and text.
+"""Compares all tokenizer files in a folder with their own libraries.
 
-Nothing is timed. A file that we refuse is no failure; one that we load and read otherwise is.
+Refused files are no failure; files that are loaded and read differently are.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_TOKENIZERS = ("tokenizer_config.json", "special_tokens_map.json", "config.j
 _LIBRARIES = ("tokenizers", "tiktoken", "sentencepiece")
 _REASON = 300  # characters
 _DOCUMENTS, _MADE, _ADDED = 300, 1_500, 60  # texts of each kind
-# What libraries are known to read differently, or might: joined at random.
+# Texts that libraries may read differently, joined at random.
 _PIECES = (
     *(" ", "  ", "   ", "\t", "\n", "\r\n", "\n\n", " \n", "\u00a0", "\u2028", "\u3000", "\u200b"),
     *("a", "the", "The", " the", "HELLO", "don't", "DON'T", "I'll", "it’s", "naïve", "e\u0301"),
@@ -61,15 +61,14 @@ _PIECES = (
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The library a file was made for, with the file loaded.
+    """The library that a file was made for, with the file loaded.
 
     Attributes:
-        encode: text to ids, added tokens found and none put around it; None where the library
-            never finds them, as SentencePiece does not.
-        decode: ids to text.
-        added: the texts of its added tokens.
-        around: text to ids with those that are put around it; None where there is no such thing.
-        ignoring: text to ids, special tokens in it as ordinary text; None likewise.
+        encode: text to ids with added tokens, without a template; None if the library never matches
+            added tokens in text, like SentencePiece.
+        added: contents of the added tokens.
+        around: text to ids with the template; None if there is none.
+        ignoring: text to ids with special tokens as ordinary text; None if unsupported.
     """
 
     encode: Callable[[str], Sequence[int]] | None
@@ -81,7 +80,7 @@ class Original:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a file: ``equal``, ``WRONG``, ``refused`` or ``not compared``; and why."""
+    """Outcome of a file: ``equal``, ``WRONG``, ``refused`` or ``not compared``."""
 
     file: str
     algorithm: str
@@ -94,28 +93,26 @@ class Outcome:
 
 
 def measure(folder: Path, texts: Sequence[Path] = (), output: Path | None = None) -> int:
-    """Print the table of a folder; the number of files that are read wrongly.
+    """Print the table of a folder; returns the number of files that are read wrongly.
 
-    Args:
-        texts: files whose documents are encoded, besides the texts made here.
-        output: a folder that keeps what was found, for the pages.
+    ``texts`` are files with more documents to encode; results are stored in ``output``.
     """
     outcomes = [outcome_of(path, folder, texts) for path in tokenizers_below(folder)]
-    print("\n".join(table_of(HEADINGS, [one.row() for one in outcomes]).lines()))
+    print("\n".join(table_of(HEADINGS, [outcome.row() for outcome in outcomes]).lines()))
     if output is not None:
-        found = {
+        results = {
             "date": datetime.now(UTC).date().isoformat(),
             "versions": machine(_LIBRARIES)["versions"],
-            "files": [asdict(one) for one in outcomes],
+            "files": [asdict(outcome) for outcome in outcomes],
         }
-        (output / "zoo.json").write_text(json.dumps(found, ensure_ascii=False, indent=1) + "\n")
-    kinds = [one.outcome for one in outcomes]
+        (output / "zoo.json").write_text(json.dumps(results, ensure_ascii=False, indent=1) + "\n")
+    kinds = [outcome.outcome for outcome in outcomes]
     print("; ".join(f"{kind}: {kinds.count(kind)}" for kind in sorted(set(kinds))))
     return kinds.count("WRONG")
 
 
 def tokenizers_below(folder: Path) -> Iterator[Path]:
-    """Files, and directories of a vocab.json and a merges.txt, that may be tokenizers."""
+    """Files that may be tokenizers, and directories with vocab.json and merges.txt."""
     for path in sorted(folder.rglob("*")):
         named = path.suffix in _ENDINGS and path.name not in _NOT_TOKENIZERS
         pair = path.name == "vocab.json" and (path.parent / "merges.txt").exists()
@@ -126,7 +123,7 @@ def tokenizers_below(folder: Path) -> Iterator[Path]:
 
 
 def outcome_of(path: Path, folder: Path, texts: Sequence[Path] = ()) -> Outcome:
-    """Load a file as a user would, and compare where it loads and its library is here."""
+    """Load a file and compare it with its library, if that is installed."""
     from bpeline import Tokenizer
 
     name = str(path.relative_to(folder))
@@ -149,7 +146,6 @@ def outcome_of(path: Path, folder: Path, texts: Sequence[Path] = ()) -> Outcome:
 
 
 def _difference(ours: Tokenizer, original: Original, text: str) -> str:
-    """What the two make of a text, where that differs; else ""."""
     ids = ours.encode(text, "none" if original.encode is None else "all")
     ways = [] if original.encode is None else [("ids", ids, original.encode(text))]
     if original.around is not None:
@@ -179,7 +175,7 @@ def _texts(added: Sequence[str], files: Sequence[Path]) -> Iterator[str]:
 
 
 def original_of(path: Path) -> Original | None:
-    """The library that a file was made for; None for what no library here reads."""
+    """The library that a file was made for, if one is installed here."""
     if path.suffix == ".json":
         return _of_tokenizers(path)
     if path.suffix in (".tiktoken", ".model"):
@@ -190,9 +186,9 @@ def original_of(path: Path) -> Original | None:
 def _of_bert(path: Path) -> Original:
     from tokenizers.implementations import BertWordPieceTokenizer
 
-    beside = path.with_name("tokenizer_config.json")
-    told = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
-    library = BertWordPieceTokenizer(str(path), lowercase=told.get("do_lower_case", True))
+    config_path = path.with_name("tokenizer_config.json")
+    config = json.loads(config_path.read_text(encoding="utf-8")) if config_path.exists() else {}
+    library = BertWordPieceTokenizer(str(path), lowercase=config.get("do_lower_case", True))
     return Original(
         lambda text: library.encode(text, add_special_tokens=False).ids,
         lambda ids: str(library.decode(ids, skip_special_tokens=False)),
@@ -206,9 +202,9 @@ def _of_tokenizers(path: Path) -> Original:
     library = tokenizers.Tokenizer.from_file(str(path))
     ignoring = tokenizers.Tokenizer.from_file(str(path))
     ignoring.encode_special_tokens = True
-    for one in (library, ignoring):
-        one.no_truncation()
-        one.no_padding()
+    for tokenizer in (library, ignoring):
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
     return Original(
         lambda text: library.encode(text, add_special_tokens=False).ids,
         lambda ids: str(library.decode(ids, skip_special_tokens=False)),
@@ -238,7 +234,7 @@ def _of_sentencepiece(path: Path) -> Original | None:
 
     try:
         library = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    except RuntimeError:  # ranks of a tokenizer that is not published
+    except RuntimeError:  # a rank file that is not published
         return None
     pieces = range(library.get_piece_size())
     special = [id_ for id_ in pieces if library.is_control(id_) or library.is_unknown(id_)]
@@ -247,11 +243,11 @@ def _of_sentencepiece(path: Path) -> Original | None:
 
 
 def _published() -> dict[str, dict[str, Any]]:
-    """SHA-256 of rank files → arguments of ``tiktoken.Encoding``, as their makers define them."""
+    """SHA-256 of a rank file → arguments of ``tiktoken.Encoding``."""
     from tiktoken_ext import openai_public
 
-    found: dict[str, dict[str, Any]] = {}
-    kept = openai_public.load_tiktoken_bpe
+    published: dict[str, dict[str, Any]] = {}
+    original = openai_public.load_tiktoken_bpe
     try:
         for name in ("r50k_base", "p50k_base", "cl100k_base", "o200k_base"):
             digests: list[str] = []
@@ -262,12 +258,11 @@ def _published() -> dict[str, dict[str, Any]]:
 
             openai_public.load_tiktoken_bpe = remember
             arguments = openai_public.ENCODING_CONSTRUCTORS[name]()
-            found[digests[0]] = {**arguments, "explicit_n_vocab": None}
+            published[digests[0]] = {**arguments, "explicit_n_vocab": None}
     finally:
-        openai_public.load_tiktoken_bpe = kept
-    # meta-llama/llama3 llama/tokenizer.py; of its special tokens those that later releases of the
-    # same file name alike.
-    found["82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55"] = {
+        openai_public.load_tiktoken_bpe = original
+    # meta-llama/llama3 llama/tokenizer.py, with the special tokens that later releases share.
+    published["82e9d31979e92ab929cd544440f129d9ecd797b69e327f80f17e1c50d5551b55"] = {
         "name": "llama3",
         "pat_str": r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
@@ -277,4 +272,4 @@ def _published() -> dict[str, dict[str, Any]]:
             "<|start_header_id|>": 128006, "<|end_header_id|>": 128007, "<|eot_id|>": 128009,
         },
     }  # fmt: skip
-    return found
+    return published

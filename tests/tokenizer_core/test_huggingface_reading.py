@@ -54,7 +54,7 @@ READ: dict[str, tuple[Callable[[Any], object], tuple[str, ...]]] = {
     ),
     "a token without text": (
         lambda d: d["model"]["vocab"].update({"": 400, "<|end|>": 262}),
-        ("a token without text left out",),
+        ("left out a token without text",),
     ),
     "a token that no merge makes": (
         lambda d: d["model"]["vocab"].update({"zzz": 401, "<|end|>": 262}), ()

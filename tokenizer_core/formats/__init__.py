@@ -1,4 +1,4 @@
-"""Foreign and own file formats of tokenizers: one file per format, no format knows another."""
+"""File formats of tokenizers, one module each."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""Our own format: a directory with manifest.json and tokenizer.bin, verified when it is read.
+"""bpeline's own format: a directory with manifest.json and tokenizer.bin.
 
-tokenizer.bin holds `TokenizerSpec.columns`, which the digest in the manifest proves: int64
-little-endian ids in ascending order, the lengths of their tokens, the tokens joined, then the ids
-of the left and of the right part of each merge. Directories of bpeline 0.2 hold vocab.json and
-merges.txt instead. Only these names are ever opened.
+tokenizer.bin holds `TokenizerSpec.columns`: int64 little-endian ids in ascending order, token
+lengths, the joined tokens, the ids of the left and the right part of each merge. The manifest holds
+their digest. bpeline 0.2 wrote vocab.json and merges.txt instead of tokenizer.bin.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
+from bpeline.tokenizer_core.plugins import algorithm_of
 from bpeline.tokenizer_core.digests import MANIFEST, digest_of_bytes, read_sealed_manifest, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
@@ -46,10 +46,10 @@ FORMAT = "bpeline"
 FORMAT_VERSION = 3
 TOKENS = "tokenizer.bin"
 VOCAB, MERGES = "vocab.json", "merges.txt"
-_AS_JSON = 2  # the last version with these two
+_AS_JSON = 2  # the last format version with vocab.json and merges.txt
 _NUMBER = 8  # bytes
 
-# Texts on which tokenizers differ: stored with their ids, encoded again by every reader.
+# Texts on which tokenizers often differ. Saved with their ids; `verify` encodes them again.
 GOLDEN_TEXTS = (
     "",
     "Hello, world!",
@@ -80,17 +80,11 @@ def save(
     provenance: Mapping[str, Any] | None = None,
     samples: Sequence[str] = (),
 ) -> None:
-    """Write the directory; the manifest comes last and vouches for the other files.
+    """Write the directory; the manifest is written last.
 
     Args:
-        tokenizer: what to keep.
-        path: the directory; made if need be.
-        provenance: any JSON about where the tokenizer comes from; kept, never interpreted.
-        samples: texts whose ids are kept beside those of `GOLDEN_TEXTS`, such as words of the
-            corpus; encoded again by every reader, so a few.
-
-    Raises:
-        DiskFull: no space left.
+        provenance: JSON about the origin of the tokenizer, stored as it is.
+        samples: a few more texts that `verify` encodes, such as words of the corpus.
     """
     spec = tokenizer.spec
     specials = [f"a{token} b{token}" for token in list(spec.special_tokens)[:4]]
@@ -118,19 +112,14 @@ def save(
 
 def _write_manifest(path: Path, manifest: dict[str, Any]) -> None:
     content = json.dumps(sealed(manifest), ensure_ascii=False, indent=1, allow_nan=False) + "\n"
-    # Names of files, which provenance has, need not be UTF-8: what is not becomes a JSON escape.
+    # File names in the provenance may hold lone surrogates: write these as JSON escapes.
     DURABLE.write(path / MANIFEST, content.encode(errors="backslashreplace"))
 
 
 def save_for_readers(tokenizer: TokenizerParts, path: Path) -> None:
-    """Write vocab.json and merges.txt into a directory, for people and other programs.
+    """Write vocab.json and merges.txt for other programs; `load` does not read them.
 
-    Those of GPT-2's format where tokens may be any bytes; with other algorithms tokens as they are,
-    in JSON. `load` does not read them.
-
-    Raises:
-        InvalidTokenizer: a special token that reads like an ordinary one.
-        DiskFull: no space left.
+    Byte-level tokenizers are written as in GPT-2's format, other algorithms as JSON text.
     """
     over_bytes = tokenizer.spec.algorithm == BYTE_BPE
     vocab = vocab_json(tokenizer) if over_bytes else vocab_json_of_text(tokenizer)
@@ -140,12 +129,11 @@ def save_for_readers(tokenizer: TokenizerParts, path: Path) -> None:
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read a directory that `save` wrote, or bpeline 0.2; the digest is verified, ids by `verify`.
+    """Read a directory written by `save` or by bpeline 0.2; `verify` checks the ids.
 
     Raises:
-        MissingSource: a file is missing.
-        CorruptFile: a file is not what was written.
-        InvalidTokenizer: of a newer version, made with other Unicode tables, or malformed.
+        CorruptFile: a file was changed after it was saved.
+        InvalidTokenizer: a newer format version, other Unicode tables, or malformed.
     """
     manifest = read_manifest(path)
     try:
@@ -173,10 +161,10 @@ def load(path: Path) -> TokenizerSpec:
             pipeline=pipeline,
             allowed_special=_as_default(manifest["allowed_special"]) if flat else None,
         )
-    except InvalidTokenizer as error:  # no tokenizer was written so
+    except InvalidTokenizer as error:  # `save` never writes an invalid tokenizer
         _corrupt(path, error.happened)
     if spec.digest != manifest["digest"]:
-        _corrupt(path, f"the tokenizer does not have the digest that {MANIFEST} gives")
+        _corrupt(path, f"the digest of the tokenizer differs from the one in {MANIFEST}")
     return spec
 
 
@@ -186,21 +174,20 @@ _VocabAndMerges = tuple[Mapping[int, bytes], Sequence[tuple[bytes, bytes]]]
 def _of_columns(
     path: Path, manifest: Mapping[str, Any], over_bytes: bool, pipeline: Pipeline | None
 ) -> _VocabAndMerges:
-    """What tokenizer.bin holds; the digest is not compared yet."""
     content = read_bounded(path / TOKENS)
     tokens, merges = manifest["vocab_size"], manifest["merges"]
     joined = len(content) - 2 * _NUMBER * (tokens + merges)
     if min(tokens, merges, joined) < 0:
-        _corrupt(path, f"{TOKENS} is too short for the numbers that {MANIFEST} gives")
+        _corrupt(path, f"{TOKENS} is too short for the sizes in {MANIFEST}")
     ids, lengths = _numbers(content, 0, tokens)
     left, right = _numbers(content, 2 * _NUMBER * tokens + joined, merges)
     text = content[2 * _NUMBER * tokens :][:joined]
-    # Each first: a sum of numbers that are too large may be any number.
-    sound = not tokens or (lengths.min() >= 0 and lengths.max() <= joined)
-    if not sound or lengths.sum() != joined:
-        _corrupt(path, f"{TOKENS} holds lengths that are not those of its tokens")
+    # Check each length before the sum, which could overflow.
+    is_valid = not tokens or (lengths.min() >= 0 and lengths.max() <= joined)
+    if not is_valid or lengths.sum() != joined:
+        _corrupt(path, f"{TOKENS} holds token lengths that do not fit its tokens")
     if not np.isin(np.concatenate((left, right)), ids).all():
-        _corrupt(path, f"{TOKENS} holds a merge of an id that is no token")
+        _corrupt(path, f"{TOKENS} holds a merge of an unknown id")
     table = TokenTable.sound(text, lengths, ids) if over_bytes else None
     if table is not None:
         results = table.joins(left, right, MAX_FILE_BYTES)
@@ -208,19 +195,18 @@ def _of_columns(
     edges = pairwise(accumulate(lengths.tolist(), initial=0))
     vocab = {id_: text[a:b] for id_, (a, b) in zip(ids.tolist(), edges, strict=True)}
     pairs = [*zip(left.tolist(), right.tolist(), strict=True)]
-    if sum(len(vocab[one]) + len(vocab[other]) for one, other in pairs) > MAX_FILE_BYTES:
+    if sum(len(vocab[first]) + len(vocab[second]) for first, second in pairs) > MAX_FILE_BYTES:
         _corrupt(path, f"{TOKENS} holds merges of more than {MAX_FILE_BYTES:,} bytes")
     if not over_bytes:
-        return vocab, [(vocab[one], vocab[other]) for one, other in pairs]
+        return vocab, [(vocab[first], vocab[second]) for first, second in pairs]
     ordinary = vocab if pipeline is None else pipeline.without_twins(vocab)
-    known = {token: id_ for id_, token in ordinary.items()}
-    joined_ids = [known.get(vocab[one] + vocab[other], -1) for one, other in pairs]
+    id_of_token = {token: id_ for id_, token in ordinary.items()}
+    joined_ids = [id_of_token.get(vocab[first] + vocab[second], -1) for first, second in pairs]
     results = np.array(joined_ids, np.int64)
     return vocab, _merges_into(path, ordinary, left, right, results)
 
 
 def _numbers(content: bytes, begin: int, count: int) -> NDArray[np.int64]:
-    """Two columns of numbers, int64 ``[2, count]``."""
     return np.frombuffer(content, "<i8", 2 * count, begin).astype(np.int64).reshape(2, count)
 
 
@@ -231,21 +217,20 @@ def _merges_into(
     right: NDArray[np.int64],
     results: NDArray[np.int64],
 ) -> MergeList:
-    """Merges into tokens that were looked up by their bytes."""
+    """The `MergeList` of merges whose result ids were looked up; -1 means no token."""
     if results.min(initial=0) < 0:
-        _corrupt(path, f"{TOKENS} holds a merge that makes no token: {int(np.argmin(results))}")
+        _corrupt(path, f"{TOKENS} holds a merge without a token: {int(np.argmin(results))}")
     return MergeList(vocab, left, right, results)
 
 
 def _of_json_files(
     path: Path, manifest: Mapping[str, Any], over_bytes: bool, pipeline: Pipeline | None
 ) -> _VocabAndMerges:
-    """What vocab.json and merges.txt of bpeline 0.2 hold."""
     contents = {}
     for name in (VOCAB, MERGES):
         contents[name] = read_bounded(path / name)
         if digest_of_bytes(contents[name]) != manifest["files"].get(name):
-            _corrupt(path, f"{name} does not have the digest that {MANIFEST} gives")
+            _corrupt(path, f"the digest of {name} differs from the one in {MANIFEST}")
     named = json_of(contents[VOCAB], path / VOCAB)
     if not over_bytes:
         merges = read_plain_merges(json_of(contents[MERGES], path / MERGES), path / MERGES)
@@ -258,19 +243,20 @@ def _of_json_files(
 
 
 def _added_in(pipeline: Pipeline, named: Any) -> list[str]:
-    """Added tokens that stand in a vocab as they are."""
     listed = named if isinstance(named, Mapping) else {}
-    return [one.content for one in pipeline.added_tokens if listed.get(one.content) == one.id]
+    return [
+        token.content for token in pipeline.added_tokens if listed.get(token.content) == token.id
+    ]
 
 
 def files_of(path: Path) -> tuple[str, ...]:
-    """The names of the files that `load` reads of a directory, the manifest last."""
+    """Names of the files in a directory that `load` reads, the manifest last."""
     flat = read_manifest(path)["format_version"] > _AS_JSON
     return (TOKENS, MANIFEST) if flat else (VOCAB, MERGES, MANIFEST)
 
 
 def allowed_special_of(path: Path) -> DefaultSpecial:
-    """What `Tokenizer.encode` finds by default, as the manifest says it; errors as `load`."""
+    """Default ``allowed_special`` of a saved tokenizer; errors as for `load`."""
     manifest = read_manifest(path)
     if manifest["format_version"] > _AS_JSON:
         return _as_default(manifest["allowed_special"])
@@ -280,11 +266,7 @@ def allowed_special_of(path: Path) -> DefaultSpecial:
 
 
 def keep_allowed_special(path: Path, allowed_special: DefaultSpecial) -> None:
-    """Let the manifest of a directory say another default; ids with a given policy stay the same.
-
-    Raises:
-        DiskFull: no space left.
-    """
+    """Change the default ``allowed_special`` in the manifest of a directory."""
     manifest = read_manifest(path)
     if allowed_special_of(path) != allowed_special:
         _write_manifest(path, {**manifest, "allowed_special": allowed_special})
@@ -295,11 +277,7 @@ def _as_default(given: str) -> DefaultSpecial:
 
 
 def verify(tokenizer: TokenizerParts, path: Path) -> None:
-    """Encode the golden texts of a directory that was loaded.
-
-    Raises:
-        CorruptFile: ids are not what they were.
-    """
+    """Encode the golden texts again; raise `CorruptFile` if their ids changed."""
     for entry in read_manifest(path)["golden"]:
         ids = _ids_of(tokenizer, entry["text"])
         if ids != entry["ids"]:
@@ -307,27 +285,21 @@ def verify(tokenizer: TokenizerParts, path: Path) -> None:
 
 
 def read_manifest(path: Path) -> dict[str, Any]:
-    """The manifest of a directory that `save` wrote, its shape checked.
-
-    Raises:
-        MissingSource: there is none.
-        CorruptFile: not JSON, or not of the shape that `save` writes.
-        InvalidTokenizer: a format version that this program does not know.
-    """
+    """Read and validate the manifest of a directory; errors as for `load`."""
     manifest = read_sealed_manifest(path, FORMAT, FORMAT_VERSION, _corrupt)
     newer = manifest["format_version"] > _AS_JSON
     for field, kind in {**_FIELDS, **(_SINCE_0_3 if newer else _UNTIL_0_2)}.items():
         if not isinstance(manifest.get(field), kind):
-            _corrupt(path, f"{MANIFEST} has no sound field {field!r}")
+            _corrupt(path, f"{MANIFEST} has no valid field {field!r}")
     if newer and manifest["allowed_special"] not in ("none", "all"):
-        _corrupt(path, f"{MANIFEST} has no sound field 'allowed_special'")
-    sound = all(type(id_) is int for id_ in manifest["special_tokens"].values()) and all(
+        _corrupt(path, f"{MANIFEST} has no valid field 'allowed_special'")
+    is_valid = all(type(id_) is int for id_ in manifest["special_tokens"].values()) and all(
         isinstance(entry, dict)
         and isinstance(entry.get("text"), str)
         and isinstance(entry.get("ids"), list)
         for entry in manifest["golden"]
     )
-    if not sound:
+    if not is_valid:
         _corrupt(path, f"{MANIFEST} has malformed fields")
     return manifest
 
@@ -351,19 +323,19 @@ def _ids_of(tokenizer: TokenizerParts, text: str) -> list[int]:
 
 
 def _changed(golden: dict[str, Any], ids: list[int]) -> str:
-    """Where an encoding differs from the one that was saved, whatever the file holds for it."""
+    """Message about the first id that differs from the saved ones."""
     saved = golden["ids"]
     pairs = enumerate(zip_longest(saved, ids))
     at = next((at for at, (then, now) in pairs if then != now), 0)
     return (
-        f"{shown(golden['text'])} is no longer encoded as it was when saved: from id {at} on it "
-        f"gives {shown(ids[at : at + 4])} and gave {shown(saved[at : at + 4])}"
+        f"{shown(golden['text'])} is encoded differently from when it was saved: from id {at} on "
+        f"it gives {shown(ids[at : at + 4])}, saved were {shown(saved[at : at + 4])}"
     )
 
 
 def _corrupt(path: Path, problem: str) -> NoReturn:
     raise CorruptFile(
         f"{path}: {problem}",
-        "the files as they were saved",
+        "expected the files as they were saved",
         "fetch or export this tokenizer again",
     )

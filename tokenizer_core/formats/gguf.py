@@ -1,8 +1,7 @@
-"""GGUF: a tokenizer's metadata as llama.cpp reads it; written in a file without tensors.
+"""GGUF files with llama.cpp's tokenizer metadata; written without tensors.
 
-llama.cpp knows split patterns by name (``tokenizer.ggml.pre``) and spells some of them otherwise
-than they were published, for the regex engine of C++. What it cuts as we do is written; what it
-cuts otherwise is refused.
+llama.cpp names its split patterns (``tokenizer.ggml.pre``) and rewrites some of them for the
+regex engine of C++. A tokenizer is saved and loaded only if both split text alike.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import refuse
+from bpeline.tokenizer_core.plugins import of_gguf_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import (
     TokenizerParts,
@@ -54,7 +54,7 @@ from bpeline.tokenizer_core.tokenizer_spec import ByteBpe, TokenizerSpec
 from bpeline.tokenizer_core.vocabulary import shown
 
 left_out = nothing_left_out
-# The split pattern here, its regex where it has no name → its name there.
+# Name of our split pattern, or its regex → name in llama.cpp.
 PATTERNS = {
     "gpt2": "gpt-2",
     "starcoder": "starcoder",
@@ -68,61 +68,52 @@ _SPELLED_OUT = ("llama3", "qwen2", "qwen3.5")
 _WORDS = "words with characters beyond ASCII"
 _REWRITTEN = {
     **dict.fromkeys(("o200k", "tekken", "kimi"), _WORDS),
-    "deepseek-v3": "tildes, which it does not take for symbols,",
+    "deepseek-v3": "tildes, which it does not treat as symbols,",
 }
 _VERSION = 3
 _UINT32, _INT32, _FLOAT32, _BOOL, _STRING, _ARRAY = 4, 5, 6, 7, 8, 9
 
 
 def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None = None) -> None:
-    """Write the file; ``gguf`` and llama.cpp's own tools read it, and converters copy from it.
+    """Write the file, for llama.cpp and its converters.
 
     Args:
-        roles: what special tokens are declared to be for, see `declared_roles`.
-
-    Raises:
-        InvalidOption: an algorithm or a split pattern that llama.cpp does not have.
-        InvalidTokenizer: llama.cpp would give other ids, or a special token reads like another.
-        DiskFull: no space left.
+        roles: declared roles of special tokens, see `declared_roles`.
     """
     DURABLE.write(path, file_of(metadata(tokenizer, roles)))
 
 
 def differences(tokenizer: TokenizerParts) -> list[str]:
-    """What llama.cpp is known to read otherwise; usually nothing."""
+    """Texts that llama.cpp is known to read differently; usually none."""
     return _told(tokenizer.spec.pattern)
 
 
 def _told(pattern: SplitPattern) -> list[str]:
     if pattern.name in _SPELLED_OUT:
-        return ["an apostrophe before ſ (U+017F), which llama.cpp does not take for an s"]
+        return ["an apostrophe before ſ (U+017F), which llama.cpp does not read as an s"]
     return []
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read the tokenizer of a GGUF file, whatever model it holds besides.
+    """Read the tokenizer of a GGUF file; its model is ignored.
 
-    Ids are those of llama.cpp without special tokens in the text (``parse_special`` false) where
-    none are allowed, and with them where all are.
-
-    Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: malformed, or a tokenizer or a split pattern that we do not know exactly.
+    Ids equal those of llama.cpp: with ``parse_special`` false where no special tokens are allowed,
+    with ``parse_special`` true where all are.
     """
-    read = read_vocabulary(path)
-    refuse_overlapping([read.tokens[id_] for id_ in read.found], path)
-    plugin = of_gguf_model(read.model)
+    vocabulary = read_vocabulary(path)
+    refuse_overlapping([vocabulary.tokens[id_] for id_ in vocabulary.found], path)
+    plugin = of_gguf_model(vocabulary.model)
     if plugin is not None:
-        made: TokenizerSpec = plugin.reader.from_gguf(read, path)
-        return made
-    if read.model != "gpt2":
+        spec: TokenizerSpec = plugin.reader.from_gguf(vocabulary, path)
+        return spec
+    if vocabulary.model != "gpt2":
         refuse(
             path,
-            f"holds a tokenizer of the type {read.model[:40]!r}",
-            "the types gpt2 (byte-level BPE) and llama (SentencePiece's BPE)",
+            f"holds a tokenizer of the type {vocabulary.model[:40]!r}",
+            "expected the type gpt2 (byte-level BPE) or llama (SentencePiece's BPE)",
             ITS_OWN_PROGRAM,
         )
-    return _byte_bpe(read, path)
+    return _byte_bpe(vocabulary, path)
 
 
 def _byte_bpe(read: GgufVocabulary, path: Path) -> TokenizerSpec:
@@ -131,34 +122,33 @@ def _byte_bpe(read: GgufVocabulary, path: Path) -> TokenizerSpec:
         refuse(
             path,
             f"names {what} (tokenizer.ggml.pre)",
-            f"those that llama.cpp cuts as we do: {', '.join(PATTERNS_OF_PRE)}",
+            f"expected one that llama.cpp splits as bpeline does: {', '.join(PATTERNS_OF_PRE)}",
             ITS_OWN_PROGRAM,
         )
-    whole = read.pre in TAKING_WHOLE
-    found = {read.tokens[id_]: id_ for id_ in read.found}
+    ignore_merges = read.pre in TAKING_WHOLE
+    added_ids = {read.tokens[id_]: id_ for id_ in read.found}
     named = {
         token: id_
         for id_, token in enumerate(read.tokens)
-        if not (read.kinds[id_] == UNUSED and token == f"[PAD{id_}]")  # fills a gap of the ids
+        if not (read.kinds[id_] == UNUSED and token == f"[PAD{id_}]")  # fills a gap in the ids
     }
     pattern = SplitPattern.parse(PATTERNS_OF_PRE[read.pre])
-    if whole:
-        _refuse_words(list(found), pattern, path)
-    vocab = read_vocab(named, found, path)
+    if ignore_merges:
+        _refuse_words(list(added_ids), pattern, path)
+    vocab = read_vocab(named, added_ids, path)
     merges = read_merges(_sides(read.merges, path), vocab, path)
     return TokenizerSpec.checked(
         vocab,
         merges,
         read.specials,
         pattern,
-        ignore_merges=whole,
-        remarks=[f"not as llama.cpp: {one}" for one in _told(pattern)],
+        ignore_merges=ignore_merges,
+        remarks=[f"differs from llama.cpp: {difference}" for difference in _told(pattern)],
         pipeline=read.pipeline(),
     )
 
 
 def _sides(merges: list[str], path: Path) -> list[str]:
-    """Left, right, left, right, … (llama.cpp looks for the space from the second byte on)."""
     sides = [side for merge in merges for side in merge.split(" ")]
     if len(sides) != 2 * len(merges) or "" in sides:
         rank = next(i for i, m in enumerate(merges) if len(m.split()) != 2 or m.count(" ") != 1)
@@ -167,24 +157,20 @@ def _sides(merges: list[str], path: Path) -> list[str]:
 
 
 def _refuse_words(found: list[str], pattern: SplitPattern, path: Path) -> None:
-    """Refuse special tokens that are words in printable characters: llama.cpp takes these, too."""
+    """Refuse special tokens that look like a word: llama.cpp finds the word, too."""
     for token, content in zip(found, map(tokens_of_printable, zip(found)), strict=True):
-        word = None if content is None else content[0].decode(errors="replace")
-        if word and pre_tokens(word, pattern) == [word]:
+        text = None if content is None else content[0].decode(errors="replace")
+        if text and pre_tokens(text, pattern) == [text]:
             refuse(
                 path,
-                f"has the special token {shown(token)}, which reads like a word",
-                "special tokens that the split pattern cuts",
+                f"has the special token {shown(token)}, which looks like a word",
+                "expected special tokens that the split pattern splits",
                 ITS_OWN_PROGRAM,
             )
 
 
 def metadata(tokenizer: TokenizerParts, roles: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The keys of the file and their values: text, whole numbers, truth values, lists of these.
-
-    Raises:
-        InvalidOption, InvalidTokenizer: as `save`.
-    """
+    """Keys and values of the file: strings, integers, booleans and lists of these."""
     refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
     pre = _name_of_pattern(tokenizer)
     _check_whole_words(tokenizer, pre)
@@ -197,7 +183,7 @@ def metadata(tokenizer: TokenizerParts, roles: Mapping[str, str] | None = None) 
     return {
         "general.architecture": "gpt2",
         "general.type": "model",
-        "tokenizer.ggml.model": "gpt2",  # which means byte-level BPE
+        "tokenizer.ggml.model": "gpt2",  # llama.cpp's name for byte-level BPE
         "tokenizer.ggml.pre": pre,
         "tokenizer.ggml.tokens": [names.get(id_, f"[PAD{id_}]") for id_ in range(size)],
         "tokenizer.ggml.token_type": [
@@ -221,28 +207,28 @@ _ROLES = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding", "sep":
 
 def _name_of_pattern(tokenizer: TokenizerParts) -> str:
     name, regex = tokenizer.spec.pattern.name, tokenizer.spec.pattern.regex
-    if (known := PATTERNS.get(name or regex)) is not None:
-        return known
-    reason = "llama.cpp has no name for the split pattern"
+    if (pre := PATTERNS.get(name or regex)) is not None:
+        return pre
+    reason = "llama.cpp lacks the split pattern"
     if name in _REWRITTEN:
-        reason = f"llama.cpp cuts {_REWRITTEN[name]} otherwise than the pattern"
+        reason = f"llama.cpp splits {_REWRITTEN[name]} differently from the split pattern"
     if regex == SUPERWORDS:
         raise InvalidOption(
-            "llama.cpp cuts superwords at numbers alone, and these are cut at punctuation too",
-            "superwords that were learned with --cuts digits are the same there",
-            "learn them again with `bpeline derive superwords REF --vocab-size 32000 --cuts "
-            "digits`, or use a runtime that reads tokenizer.json (--format hf)",
+            "llama.cpp splits superwords only at numbers; these are also split at punctuation",
+            "expected superwords learned with --cuts digits",
+            "learn them again with `bpeline derive superwords REF --vocab-size 32000 --cuts digits`, or "
+            "use a runtime that reads tokenizer.json (--format hf)",
         )
     raise InvalidOption(
         f"{reason} {shown(pattern_left_out(tokenizer))}",
-        f"in GGUF a tokenizer has one of the patterns {_NAMED}, or superwords cut at digits",
+        f"expected one of {_NAMED}, or superwords split at digits",
         "train with one of these, or use a runtime that reads tokenizer.json (--format hf)",
     )
 
 
 def _check_whole_words(tokenizer: TokenizerParts, pre: str) -> None:
-    whole = pre in TAKING_WHOLE
-    if whole == tokenizer.spec.ignore_merges:
+    ignore_merges = pre in TAKING_WHOLE
+    if ignore_merges == tokenizer.spec.ignore_merges:
         return
     specials = {token.encode() for token in tokenizer.spec.special_tokens}
     ordinary = {token: id_ for id_, token in tokenizer.spec.vocab.items() if token not in specials}
@@ -250,16 +236,16 @@ def _check_whole_words(tokenizer: TokenizerParts, pre: str) -> None:
     if tokenizer.spec.ignore_merges:
         merging = byte_pair_encoder(replace(tokenizer.spec, ignore_merges=False))
     for token, id_ in tokens_not_made_by_merges(merging, ordinary).items():
-        taken = "takes" if whole else "does not take"
+        verb = "uses" if ignore_merges else "ignores"
         raise InvalidTokenizer(
-            f"the merges do not make the token {shown(token)} (id {id_})",
-            f"with tokenizer.ggml.pre = {pre}, llama.cpp {taken} such tokens whole",
+            f"no merges produce the token {shown(token)} (id {id_})",
+            f"with tokenizer.ggml.pre = {pre}, llama.cpp {verb} such tokens",
             "save it as 'hf' or 'bpeline'",
         )
 
 
 def file_of(entries: Mapping[str, Any]) -> bytes:
-    """A file of metadata alone: text, whole numbers, truth values, lists of these or of floats."""
+    """The content of a GGUF file that holds only these metadata entries."""
     parts = [struct.pack("<4sIQQ", b"GGUF", _VERSION, 0, len(entries))]
     for key, value in entries.items():
         parts += _text(key), _typed(value)
@@ -275,10 +261,10 @@ def _typed(value: Any) -> bytes:
         return struct.pack("<If", _FLOAT32, value)
     if isinstance(value, str):
         return struct.pack("<I", _STRING) + _text(value)
-    if all(type(one) is int for one in value) and value:
+    if all(type(element) is int for element in value) and value:
         numbers: Iterable[int] = value
         return struct.pack(f"<IIQ{len(value)}i", _ARRAY, _INT32, len(value), *numbers)
-    if value and all(type(one) is float for one in value):
+    if value and all(type(element) is float for element in value):
         return struct.pack(f"<IIQ{len(value)}f", _ARRAY, _FLOAT32, len(value), *value)
     return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(map(_text, value))
 

@@ -1,4 +1,4 @@
-"""GGUF files: metadata in llama.cpp's types, and the vocab among them."""
+"""Reader of GGUF files: metadata entries and the tokenizer among them."""
 
 from __future__ import annotations
 
@@ -20,63 +20,60 @@ MAX_KEY_BYTES = 1 << 10
 MAX_STRING_BYTES = 1 << 24  # of one value; chat templates have some thousands
 MAX_ELEMENTS = 1 << 22  # of one array
 
-_BLOCK = 1 << 20  # bytes that are read together
+_BLOCK = 1 << 20  # bytes per read
 _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _STRING, _ARRAY = 8, 9
-# What numbers are written as; the number of a type is its place.
+# GGUF type number → struct format.
 _NUMBERS = {
     0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d",
 }  # fmt: skip
 
 
 def read_metadata(path: Path, wanted: tuple[str, ...]) -> dict[str, Any]:
-    """Keys that begin as ``wanted``, and their values: numbers, text, lists of these.
+    """Metadata entries whose keys start with ``wanted``: numbers, strings and lists.
 
     Raises:
-        MissingSource: no such file, or it cannot be opened.
-        InvalidTokenizer: no GGUF file of version 2 or 3, or beyond the limits.
+        InvalidTokenizer: not a GGUF file of version 2 or 3, or beyond the limits.
     """
     with unreadable_refused(path), open_file(path) as file:
         return _Metadata(file.fileno(), path).entries(wanted)
 
 
 class _Metadata:
-    """The file as it is read, from the beginning to the end of the last entry."""
-
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
         self._left = MAX_METADATA_BYTES
         self._block = b""
-        self._at = 0  # in the block
+        self._at = 0  # position in the block
 
     def entries(self, wanted: tuple[str, ...]) -> dict[str, Any]:
         if self._taken(4) != _MAGIC:
-            refuse(self._path, "is no GGUF file: it does not begin with GGUF", "a GGUF file")
+            refuse(self._path, "is not a GGUF file", "expected a file that begins with GGUF")
         version = self._number("I")
         if version not in _VERSIONS:
             refuse(
                 self._path,
                 f"is a GGUF file of version {version}",
-                f"versions {' and '.join(map(str, _VERSIONS))}, little-endian",
-                "convert the model again with llama.cpp's present tools",
+                f"expected version {' or '.join(map(str, _VERSIONS))}, little-endian",
+                "convert the model again with current tools of llama.cpp",
             )
         self._number("Q")  # tensors
         count = self._number("Q")
         if count > MAX_ENTRIES:
             self._refuse(f"{count} entries")
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         for _ in range(count):
             key = self._string(MAX_KEY_BYTES).decode("utf-8", "replace")
             kind = self._number("I")
-            kept = key.startswith(wanted)
-            if kept and key in found:
+            is_wanted = key.startswith(wanted)
+            if is_wanted and key in entries:
                 self._refuse(f"the key {key[:80]!r} twice")
-            value = self._value(kind, kept)
-            if kept:
-                found[key] = value
-        return found
+            value = self._value(kind, is_wanted)
+            if is_wanted:
+                entries[key] = value
+        return entries
 
     def _value(self, kind: int, kept: bool) -> Any:
         if kind == _STRING:
@@ -123,21 +120,25 @@ class _Metadata:
         while len(self._block) - self._at < size:
             more = os.read(self._descriptor, max(_BLOCK, size))
             if not more:
-                refuse(self._path, "ends before its metadata does", "a whole GGUF file")
+                refuse(self._path, "ends within its metadata", "expected a complete GGUF file")
             self._block = self._block[self._at :] + more
             self._at = 0
         self._at += size
         return self._block[self._at - size : self._at]
 
     def _refuse(self, what: str) -> NoReturn:
-        refuse(self._path, f"has metadata with {what}", "metadata as llama.cpp's tools write it")
+        refuse(
+            self._path,
+            f"has metadata with {what}",
+            "expected metadata written by llama.cpp's tools",
+        )
 
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _KINDS = (NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE)
-FOUND = (UNKNOWN, CONTROL, USER_DEFINED)  # in the text as it is given
+FOUND = (UNKNOWN, CONTROL, USER_DEFINED)  # types that are matched in raw text
 
-# Control tokens by their text, whatever the file says.
+# llama.cpp treats tokens with these texts as control tokens, whatever their type.
 _ENDING = frozenset(
     (
         "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
@@ -146,7 +147,7 @@ _ENDING = frozenset(
         "<｜end▁of▁sentence｜>", "[e~[",
     )
 )  # fmt: skip
-# Control tokens if the file names no other for what they do, and the first of them that is met.
+# llama.cpp makes the first of these a control token if the file names none for its role.
 _PERHAPS_CONTROL = frozenset(
     (
         "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>",
@@ -158,7 +159,7 @@ _PERHAPS_CONTROL = frozenset(
     )
 )  # fmt: skip
 _USER_DEFINED = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
-# Together they make other tokens ordinary ones again.
+# Where all tokens of a set are present, llama.cpp makes some others ordinary again.
 _TOGETHER = (
     {"<|return|>", "<|call|>", "<|end|>"},
     {"<|call|>", "<|flush|>", "<|end|>"},
@@ -166,7 +167,7 @@ _TOGETHER = (
     {"<|calls|>", "<|flush|>", "<|end|>"},
     {"<|tool_response>", "</s>"},
 )
-# Tokens of these take white space beside them.
+# In these models, special tokens also match the white space next to them.
 _STRIPPING_MODELS = ("phi-3", "phi3", "modern-bert")
 _STRIPPING_PRES = ("jina-v2-de", "jina-v2-es", "jina-v2-code")
 _STRIPPING_ARCHITECTURES = ("nomic-bert-moe", "jina-bert-v3")
@@ -181,14 +182,12 @@ class GgufVocabulary:
     """The tokenizer of a GGUF file.
 
     Attributes:
-        model: ``gpt2``, ``llama``, …
-        pre: the name of the split pattern; "" for none.
-        tokens: by id; no two are the same.
-        kinds: of each token, `NORMAL` and so on, as llama.cpp takes it.
-        scores: of each token.
-        merges: each two names and a space between.
-        around: ids before and behind a text, where they are asked for.
-        space_prefix: what the file says about a space before texts; None for nothing.
+        pre: name of the split pattern, or "".
+        tokens: by id, all different.
+        kinds: type of each token, such as `NORMAL`, as llama.cpp corrects it.
+        merges: each with a space between its two parts.
+        around: ids before and after a text, where ``add_special_tokens`` is set.
+        space_prefix: ``add_space_prefix`` of the file.
     """
 
     model: str
@@ -202,20 +201,16 @@ class GgufVocabulary:
 
     @property
     def found(self) -> list[int]:
-        """Ids of the tokens that are found in texts, by id; special ones unless they are not to."""
+        """Ids of the tokens that are matched in raw text."""
         return [id_ for id_, kind in enumerate(self.kinds) if kind in FOUND]
 
     @property
     def specials(self) -> dict[str, int]:
-        """The special ones of them: token → id."""
+        """Those of `found` that are special: token → id."""
         return {self.tokens[i]: i for i in self.found if self.kinds[i] != USER_DEFINED}
 
     def pipeline(self, **parts: Any) -> Pipeline | None:
-        """What is done around the model; None where all of it is to find special tokens if asked.
-
-        Args:
-            parts: more parts of the value.
-        """
+        """The pipeline with more ``parts``; None if it would only match special tokens."""
         added = tuple(
             AddedToken(id_, self.tokens[id_], special=self.kinds[id_] != USER_DEFINED)
             for id_ in self.found
@@ -236,7 +231,7 @@ class GgufVocabulary:
             ]
             return list(pieces)
 
-        named = {
+        special_tokens = {
             self.tokens[i]: {"id": self.tokens[i], "ids": [i], "tokens": [self.tokens[i]]}
             for i in (*before, *behind)
         }
@@ -244,39 +239,42 @@ class GgufVocabulary:
             "type": "TemplateProcessing",
             "single": around("A", 0),
             "pair": around("A", 0) + around("B", 1),
-            "special_tokens": named,
+            "special_tokens": special_tokens,
         }
 
 
 def read_vocabulary(path: Path) -> GgufVocabulary:
-    """The tokenizer of a file.
+    """Read the tokenizer of a file.
 
     Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: malformed, without a tokenizer, or with one whose tokens cannot be told.
+        InvalidTokenizer: malformed, or tokens that llama.cpp changes in ways not supported here.
     """
     metadata = read_metadata(path, _WANTED)
     entries = {key.removeprefix("tokenizer.ggml."): value for key, value in metadata.items()}
     model, pre = _text(entries, "model", path), _text(entries, "pre", path)
     tokens = entries.get("tokens")
     if not model or not isinstance(tokens, list) or not tokens or not isinstance(tokens[0], str):
-        refuse(path, "holds no tokenizer", "a GGUF file with tokenizer.ggml.model and its tokens")
+        refuse(path, "holds no tokenizer", "expected tokenizer.ggml.model and its tokens")
     tokens = [token or f"[EMPTY_{id_}]" for id_, token in enumerate(tokens)]
     if len(set(tokens)) < len(tokens):
-        refuse(path, "holds the same token twice", "tokens that differ, which llama.cpp demands")
+        refuse(path, "holds the same token twice", "expected different tokens, as in llama.cpp")
     kinds = _numbers(entries, "token_type", len(tokens), int, NORMAL, path)
-    if unknown := set(kinds) - set(_KINDS):
-        refuse(path, f"has tokens of the type {min(unknown)}", f"types from {NORMAL} to {BYTE}")
-    scores = [float(one) for one in _numbers(entries, "scores", len(tokens), float, 0.0, path)]
+    if unknown_types := set(kinds) - set(_KINDS):
+        refuse(
+            path,
+            f"has tokens of the type {min(unknown_types)}",
+            f"expected types from {NORMAL} to {BYTE}",
+        )
+    scores = [float(score) for score in _numbers(entries, "scores", len(tokens), float, 0.0, path)]
     if not all(map(math.isfinite, scores)):
-        refuse(path, "has scores that are no numbers", "finite scores")
+        refuse(path, "has scores that are not finite", "expected finite scores")
     merges = entries.get("merges", [])
     if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges):
-        refuse(path, "has merges that are no text", "merges of two names and a space between")
+        refuse(path, "has merges that are not strings", "expected two tokens and a space between")
     _refuse_stripping(pre, metadata, path)
     prefix = entries.get("add_space_prefix")
     if not isinstance(prefix, bool | None):
-        refuse(path, "has an add_space_prefix that is no flag")
+        refuse(path, "has an add_space_prefix that is not a boolean")
     return GgufVocabulary(
         model,
         pre,
@@ -290,12 +288,9 @@ def read_vocabulary(path: Path) -> GgufVocabulary:
 
 
 def refuse_overlapping(texts: list[str], path: Path) -> None:
-    """Refuse tokens of which one may begin inside another: the longest is found first there.
-
-    Here it is the leftmost. Runs of one character are the same either way.
-    """
+    """Refuse tokens that may overlap: llama.cpp finds the longest, not the leftmost."""
     beginnings: dict[str, str] = {}
-    for text in sorted(texts, key=_is_run):  # a run stands only for beginnings of runs alone
+    for text in sorted(texts, key=_is_run):  # runs last: overlapping runs are found alike
         for size in range(1, len(text)):
             beginnings.setdefault(text[:size], text)
     for text in texts:
@@ -305,7 +300,7 @@ def refuse_overlapping(texts: list[str], path: Path) -> None:
                 refuse(
                     path,
                     f"has the special tokens {text[:40]!r} and {other[:40]!r}, which may overlap",
-                    "tokens of which none ends as another begins",
+                    "expected no token that ends as another begins",
                     ITS_OWN_PROGRAM,
                 )
 
@@ -317,7 +312,7 @@ def _is_run(text: str) -> bool:
 def _text(entries: Mapping[str, Any], key: str, path: Path) -> str:
     value = entries.get(key, "")
     if not isinstance(value, str):
-        refuse(path, f"has a tokenizer.ggml.{key} that is no text")
+        refuse(path, f"has a tokenizer.ggml.{key} that is not a string")
     return value
 
 
@@ -329,21 +324,21 @@ def _numbers(
         return [default] * count
     accepted = (int, float) if kind is float else (int,)
     if not isinstance(listed, list) or len(listed) < count or type(listed[0]) not in accepted:
-        refuse(path, f"has no {key} for each token", f"{count} numbers")
+        refuse(path, f"has no {key} for each token", f"expected {count} numbers")
     return listed[:count]
 
 
 def _as_taken(tokens: list[str], kinds: list[int], path: Path) -> list[int]:
-    """The kinds of tokens, once their texts have been looked at."""
-    held = set(tokens)
-    if any(texts <= held for texts in _TOGETHER):
+    """Types of the tokens after llama.cpp's corrections by text."""
+    texts_of_tokens = set(tokens)
+    if any(texts <= texts_of_tokens for texts in _TOGETHER):
         refuse(
             path,
-            "has tokens that llama.cpp takes for others when they are together: <|end|> or </s>",
-            "models of the common kinds",
+            "has a set of tokens for which llama.cpp changes the type of <|end|> or </s>",
+            "expected a model without that set",
             ITS_OWN_PROGRAM,
         )
-    taken = []
+    corrected = []
     for text, kind in zip(tokens, kinds, strict=True):
         if text in _USER_DEFINED:
             kind = USER_DEFINED
@@ -352,13 +347,12 @@ def _as_taken(tokens: list[str], kinds: list[int], path: Path) -> list[int]:
         elif text in _PERHAPS_CONTROL and kind not in (CONTROL, UNKNOWN):
             refuse(
                 path,
-                f"has {text!r} as a token that is no control token, of which llama.cpp makes one, "
-                "or not",
-                "control tokens of the type 3",
+                f"has {text!r} as an ordinary token, which llama.cpp may read as a control token",
+                "expected it as a control token (type 3)",
                 ITS_OWN_PROGRAM,
             )
-        taken.append(kind)
-    return taken
+        corrected.append(kind)
+    return corrected
 
 
 def _refuse_stripping(pre: str, metadata: Mapping[str, Any], path: Path) -> None:
@@ -371,9 +365,9 @@ def _refuse_stripping(pre: str, metadata: Mapping[str, Any], path: Path) -> None
     ):
         refuse(
             path,
-            f"is of the model {name[:40] or architecture[:40]!r}, whose special tokens take white "
-            "space beside them in llama.cpp",
-            "models whose special tokens are found as they are",
+            f"is of the model {name[:40] or architecture[:40]!r}: in llama.cpp its special tokens "
+            "also match the white space next to them",
+            "expected special tokens that match only their own text",
             ITS_OWN_PROGRAM,
         )
 
@@ -384,22 +378,22 @@ def _around(
     adds = {"bos": model == "llama", "eos": False}
     if pre in TAKING_WHOLE and model == "gpt2":
         adds["bos"] = True
-    found: list[list[int]] = []
+    ids: list[list[int]] = []
     for role in ("bos", "eos"):
-        asked = entries.get(f"add_{role}_token", adds[role])
+        is_added = entries.get(f"add_{role}_token", adds[role])
         default = _DEFAULTS.get(model, {}).get(role, -1)
         id_ = entries.get(f"{role}_token_id", default)
-        if not isinstance(id_, int) or not isinstance(asked, bool):
-            refuse(path, f"has no proper {role}_token_id or add_{role}_token")
+        if not isinstance(id_, int) or not isinstance(is_added, bool):
+            refuse(path, f"has an invalid {role}_token_id or add_{role}_token")
         if not 0 <= id_ < count:
             id_ = default
-        if asked and not 0 <= id_ < count:
-            refuse(path, f"asks for a {role} token and names none")
-        found.append([id_] if asked else [])
-    return found[0], found[1]
+        if is_added and not 0 <= id_ < count:
+            refuse(path, f"sets add_{role}_token without a {role} token")
+        ids.append([id_] if is_added else [])
+    return ids[0], ids[1]
 
 
-# By what ``tokenizer.ggml.pre`` says, the split pattern here: its name, or its regex.
+# ``tokenizer.ggml.pre`` → our split pattern: its name, or its regex.
 PATTERNS_OF_PRE = {
     "superbpe": DIGITS_FROM_RIGHT,
     **dict.fromkeys(
@@ -425,7 +419,7 @@ PATTERNS_OF_PRE = {
     ),
     "qwen35": "qwen3.5",
 }  # fmt: skip
-# With these, words of the vocab are one token, whatever the merges say.
+# llama.cpp ignores merges for words in the vocab with these.
 TAKING_WHOLE = (
     "llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2",
     "jina-v5-nano",

@@ -1,4 +1,4 @@
-"""The format of GPT-2 and CS336: a directory with vocab.json and merges.txt."""
+"""GPT-2's format, also used by CS336: a directory with vocab.json and merges.txt."""
 
 from __future__ import annotations
 
@@ -31,14 +31,7 @@ _GPT2_CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast")
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
-    """Write ``path``/vocab.json and ``path``/merges.txt. The split pattern is not in them.
-
-    Raises:
-        InvalidTokenizer: a special token that reads like an ordinary one.
-        InvalidOption: the tokenizer follows another algorithm than byte-level BPE.
-        InvalidPattern: a split pattern that no other program can be told: see `left_out`.
-        DiskFull: no space left.
-    """
+    """Write ``path``/vocab.json and ``path``/merges.txt, without the split pattern."""
     refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
     left_out(tokenizer)
     vocab, merges = vocab_json(tokenizer), merges_txt(tokenizer)
@@ -47,12 +40,9 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
 
 
 def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """The split pattern, as Oniguruma (``tokenizers``) reads it, and the special tokens.
+    """The split pattern, as ``tokenizers`` (Oniguruma) reads it, and special tokens.
 
-    Programs that ask for none take the pattern to be ``gpt2``.
-
-    Raises:
-        InvalidPattern: see `SplitPattern.regex_for_export`.
+    Programs without an option for the pattern use ``gpt2``.
     """
     return {
         "pattern": tokenizer.spec.pattern.regex_for_export,
@@ -68,19 +58,15 @@ def load(
 ) -> TokenizerSpec:
     """Read a directory with vocab.json and merges.txt.
 
-    The files name no split pattern. It is known of GPT-2's class in a tokenizer_config.json beside
-    them and of published vocabularies (`formats.ranks`), else it is asked for.
-
     Args:
-        path: the directory.
-        pattern: the split pattern.
-        special_tokens: names in vocab.json that are special tokens. By default those that no merge
-            makes and that are no single byte: GPT-2's ``<|endoftext|>``.
+        pattern: default: ``gpt2`` if tokenizer_config.json names GPT-2's class, or the pattern of a
+            published vocabulary (`formats.ranks`); required otherwise.
+        special_tokens: names in vocab.json. Default: the tokens of several characters that no merge
+            produces, such as GPT-2's ``<|endoftext|>``.
 
     Raises:
-        MissingSource: a file is missing.
-        InvalidTokenizer: they make no sense, or see `refuse_tokens_beside`.
-        InvalidOption: the pattern is not known and not given.
+        InvalidTokenizer: malformed, or refused by `refuse_tokens_beside`.
+        InvalidOption: ``pattern`` is required.
     """
     vocab_path, merges_path = path / "vocab.json", path / "merges.txt"
     named = json_of(read_bounded(vocab_path), vocab_path)
@@ -88,16 +74,16 @@ def load(
     require_names(named, vocab_path)
     is_guessed = special_tokens is None
     if special_tokens is None:
-        unmade = named.keys() - text.replace(" ", "").split("\n")
-        special_tokens = [name for name in named if len(name) > 1 and name in unmade]
+        unmerged = named.keys() - text.replace(" ", "").split("\n")
+        special_tokens = [name for name in named if len(name) > 1 and name in unmerged]
     unknown = [token for token in special_tokens if token not in named]
     if unknown:
-        refuse(vocab_path, f"does not hold the special token {unknown[0]!r}")
+        refuse(vocab_path, f"lacks the special token {unknown[0]!r}")
     vocab = read_vocab(named, set(special_tokens), vocab_path)
     merges = read_merges_txt(text, vocab, merges_path)
     specials = {token: named[token] for token in special_tokens}
-    taken = set(specials.values())
-    published = published_as({id_: token for id_, token in vocab.items() if id_ not in taken})
+    special_ids = set(specials.values())
+    published = published_as({id_: token for id_, token in vocab.items() if id_ not in special_ids})
     if pattern is None:
         pattern = published.pattern if published else _pattern_of_class(path)
     pipeline = pipeline_of(published)
@@ -108,12 +94,12 @@ def load(
 
 
 def _pattern_of_class(path: Path) -> str:
-    """The pattern of the class that a tokenizer_config.json names; asked for without one."""
-    beside = path / "tokenizer_config.json"
-    config = json_of(read_bounded(beside), beside) if beside.exists() else None
+    """The pattern of the class in tokenizer_config.json; raises an error if unknown."""
+    config_path = path / "tokenizer_config.json"
+    config = json_of(read_bounded(config_path), config_path) if config_path.exists() else None
     if not isinstance(config, dict) or config.get("tokenizer_class") not in _GPT2_CLASSES:
         refuse_unnamed_pattern(path)
     if config.get("add_prefix_space", False) is not False:
-        refuse(beside, "sets add_prefix_space, which puts a space before each text",
-               "texts encoded as they are")  # fmt: skip
+        refuse(config_path, "sets add_prefix_space, which puts a space before each text",
+               "expected add_prefix_space: false")  # fmt: skip
     return "gpt2"

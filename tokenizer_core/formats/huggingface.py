@@ -1,7 +1,7 @@
-"""HuggingFace's tokenizer.json, written and read part by part.
+"""HuggingFace's tokenizer.json.
 
-Ids and decoded text are those of ``tokenizers`` on every text. A tokenizer that was read from such
-a file finds its special tokens in every text, as the library does.
+Ids and decoded text equal those of ``tokenizers`` on every text. As in the library, a loaded
+tokenizer finds its special tokens in every text.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
+from bpeline.tokenizer_core.plugins import PLUGINS, of_huggingface_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import (
@@ -53,25 +54,16 @@ _PARTS = ("version", "truncation", "padding", "added_tokens", "normalizer", "pre
           "post_processor", "decoder", "model")  # fmt: skip
 _SINGLE_BYTES = frozenset(bytes([byte]) for byte in range(256))
 _CARRIED = ("pre_tokenizer", "truncation", "padding")
-_SUPPORTED = "byte-level BPE, BPE of SentencePiece's kind, Unigram and WordPiece"
+_SUPPORTED = "expected byte-level BPE, BPE of SentencePiece's kind, Unigram or WordPiece"
 
 
 def spec_of(document: Any, path: Path) -> TokenizerSpec:
-    """The spec of a tokenizer.json.
-
-    Args:
-        document: its JSON.
-        path: of the file, for messages.
-
-    Raises:
-        InvalidTokenizer: malformed, or a part that has no encoder here.
-        InvalidPattern: a split regex that ``regex`` does not read as Oniguruma does.
-    """
+    """Convert the JSON of a tokenizer.json; errors name ``path``, see `load`."""
     if not isinstance(document, dict):
-        refuse(path, "is not a tokenizer.json", "an object with a model")
+        refuse(path, "is not a tokenizer.json", "expected an object with a model")
     for part in document:
         if part not in _PARTS and document[part] is not None:
-            refuse(path, f"has the part {part!r}", _SUPPORTED)
+            refuse(path, f"has the unknown part {part!r}", _SUPPORTED)
     try:
         return _spec_of(document, path)
     except (InvalidTokenizer, InvalidPattern) as error:
@@ -98,8 +90,8 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
     prefix = steps[0].prefix if steps else None
     replaces = normalizer is not None and normalizer.replaces_regex
     if prefix is not None and prefix.scheme == "first" and replaces:
-        refuse(path, "puts a mark before the first text alone, after it replaces a regex",
-               "a mark before each text, or before none")  # fmt: skip
+        refuse(path, "adds a prefix to the first piece only, after it replaces a regex",
+               "expected a prefix before every piece, or none")  # fmt: skip
     post_processor = document.get("post_processor")
     pipeline = Pipeline(
         added_tokens=added,
@@ -108,15 +100,17 @@ def _spec_of(document: dict[str, Any], path: Path) -> TokenizerSpec:
         template=None if post_processor is None else PostProcessor.of_description(post_processor),
         carried={part: document[part] for part in _CARRIED if document.get(part)},
     )
-    _ = pipeline.preparation  # refuses added tokens that nobody can tell apart
+    _ = pipeline.preparation  # refuses added tokens that normalize to the same text
     if any(step.kind == "ByteLevel" for step in steps):
         if not isinstance(model, models.BPE) or pattern.drops_gaps:
             other = "a step that drops text" if kind == "BPE" else f"the model {kind}"
-            refuse(path, f"has ByteLevel with {other}", "BPE, and steps that keep all text")
+            refuse(
+                path, f"has ByteLevel with {other}", "expected BPE, and steps that keep all text"
+            )
         return _byte_bpe(model, document.get("decoder"), pattern, pipeline, path)
     pipeline = replace(pipeline, decoder=DecoderSteps.of_description(document.get("decoder")))
-    read: TokenizerSpec = plugin.reader.from_huggingface(model, pattern, pipeline, path)
-    return read
+    spec: TokenizerSpec = plugin.reader.from_huggingface(model, pattern, pipeline, path)
+    return spec
 
 
 def _byte_bpe(
@@ -128,8 +122,8 @@ def _byte_bpe(
     added = {token.content: token.id for token in pipeline.added_tokens}
     _refuse_printable(added, path)
     remarks = []
-    if "" in named and named.pop("") is not None:  # which Whisper has
-        remarks.append("a token without text left out")
+    if "" in named and named.pop("") is not None:  # as in Whisper
+        remarks.append("left out a token without text")
     in_vocab = {content for content in added if content in named}
     ordinary = pipeline.without_twins(read_vocab(named, in_vocab, path))
     merges = _that_can_happen(_read_merges(model.merges, ordinary, path))
@@ -165,7 +159,7 @@ def _with_added(ordinary: Mapping[int, bytes], added: dict[int, bytes]) -> Mappi
 def _added_tokens(part: Any, path: Path) -> tuple[AddedToken, ...]:
     listed = [] if part is None else part
     if not isinstance(listed, list):
-        refuse(path, "has added tokens that are no list")
+        refuse(path, "has added tokens that are not a list")
     added = tuple(AddedToken.of_description(token) for token in listed)
     seen = set[str]()
     for token in added:
@@ -176,42 +170,42 @@ def _added_tokens(part: Any, path: Path) -> tuple[AddedToken, ...]:
 
 
 def _refuse_printable(added: Mapping[str, int], path: Path) -> None:
-    """Refuse added tokens that decode to other bytes than their text's: as printable characters."""
+    """Refuse added tokens that ByteLevel would decode to other bytes than their UTF-8."""
     for content in added:
         if not content.isascii() and tokens_of_printable([content]) is not None:
             refuse(
                 path,
-                f"has the added token {shown(content)}, which ByteLevel decodes as other bytes",
-                "added tokens in ASCII, or with a character that stands for no byte",
+                f"has the added token {shown(content)}, which ByteLevel decodes to other bytes",
+                "expected ASCII, or a character that stands for no byte",
             )
 
 
 def _refuse_unknown(vocab: Mapping[int, bytes], model: models.BPE, path: Path) -> None:
-    """Refuse flags that make more of a text with unknown bytes than to leave these out."""
+    """Refuse flags that handle unknown bytes in other ways than dropping them."""
     flags = ("unk_token", "byte_fallback", "ignore_merges")
-    given = [flag for flag in flags if getattr(model, flag) not in (None, False)]
+    set_flags = [flag for flag in flags if getattr(model, flag) not in (None, False)]
     if isinstance(vocab, TokenTable):
         has_all = vocab.byte_ids().min() >= 0
     else:
         has_all = {*vocab.values()} >= _SINGLE_BYTES
-    if given and not has_all:
-        refuse(path, f"sets {given[0]}, and some bytes are no tokens",
-               f"a token for each of the 256 bytes, or none of {', '.join(flags)}")  # fmt: skip
+    if set_flags and not has_all:
+        refuse(path, f"sets {set_flags[0]}, and some bytes are not tokens",
+               f"expected all 256 bytes as tokens, or none of {', '.join(flags)}")  # fmt: skip
 
 
 def _refuse_unspelled(pipeline: Pipeline, in_vocab: Collection[str], path: Path) -> None:
-    """Refuse added tokens of the vocab that ByteLevel cannot spell, where others count."""
+    """Refuse added tokens in the vocab that ByteLevel cannot write."""
     for content in in_vocab if pipeline.model_tokens is not None else ():
         if tokens_of_printable([content]) is None:
             refuse(
                 path,
-                f"has the added token {shown(content)} in its vocab, which ByteLevel never makes",
-                "added tokens in ASCII without spaces",
+                f"has the added token {shown(content)} in its vocab, which ByteLevel never writes",
+                "expected ASCII without spaces",
             )
 
 
 def _that_can_happen(merges: MergeList) -> MergeList:
-    """Without merges of a part that is no byte and that no merge makes: they never fire."""
+    """Drop merges of tokens that are neither a byte nor the result of a merge."""
     vocab = merges.vocab
     if isinstance(vocab, TokenTable):
         single = vocab.ids[vocab.lengths == 1]
@@ -219,44 +213,44 @@ def _that_can_happen(merges: MergeList) -> MergeList:
         ids = np.fromiter(vocab, np.int64, len(vocab))
         single = ids[np.fromiter(map(len, vocab.values()), np.int64, len(vocab)) == 1]
     while True:
-        made = np.concatenate((single, merges.results))
-        kept = np.isin(merges.left, made) & np.isin(merges.right, made)
-        if kept.all():
+        reachable = np.concatenate((single, merges.results))
+        keep = np.isin(merges.left, reachable) & np.isin(merges.right, reachable)
+        if keep.all():
             return merges
-        columns = merges.left[kept], merges.right[kept], merges.results[kept]
+        columns = merges.left[keep], merges.right[keep], merges.results[keep]
         merges = MergeList(vocab, *columns)
 
 
 def _refuse_moved(added: tuple[AddedToken, ...], named: Any, path: Path) -> None:
-    """Refuse added tokens to which ``tokenizers`` gives another id than the file says.
+    """Refuse added tokens whose id in ``tokenizers`` differs from the file.
 
-    A token of the vocab keeps its id; any other one follows the highest id of an added token or,
-    if that is higher, the number of tokens in the vocab.
+    A token in the vocab keeps its id. Any other gets the highest id of the added tokens so far plus
+    one, or the size of the vocab if that is higher.
     """
     highest = -1
-    for token, id_ in ((one.content, one.id) for one in added):
-        given = named.get(token, max(highest + 1, len(named)))
-        if given != id_:
+    for token, id_ in ((added_token.content, added_token.id) for added_token in added):
+        expected = named.get(token, max(highest + 1, len(named)))
+        if expected != id_:
             refuse(
                 path,
                 f"gives {shown(token)} two ids: {shown(id_)} among the added tokens, and "
-                f"{shown(given)} as tokenizers reads it",
-                "the id in the vocab, or those that follow the tokens of the vocab in order",
+                f"{shown(expected)} as tokenizers reads it",
+                "expected the id in the vocab, or consecutive ids after the vocab",
             )
         highest = max(highest, id_)
 
 
 def _read_merges(merges: Any, vocab: Mapping[int, bytes], path: Path) -> MergeList:
-    """Merges as pairs, or as ``"a b"`` in older files, where a version may stand first."""
+    """Merges as pairs, or as ``"a b"`` in older files, which may hold a version."""
     kinds = set(map(type, merges)) if isinstance(merges, list) else {None}
     if kinds == {str}:
         joined = "\n".join(merges)
         if "#version" in joined:
-            joined = "\n".join(one for one in merges if not one.startswith("#version"))
+            joined = "\n".join(line for line in merges if not line.startswith("#version"))
         content = joined.encode("utf-8", "surrogatepass")
         return read_merges_txt(merges_text(content, path), vocab, path)
     if kinds - {list} or set(map(len, merges)) - {2}:
-        refuse(path, "has merges that are no pairs")
+        refuse(path, "has merges that are not pairs")
     return read_merges(list(chain.from_iterable(merges)), vocab, path)
 
 
@@ -267,16 +261,9 @@ _ADDED_TOKEN = {**_PLAIN, "special": True}
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
-    """Write tokenizer.json for ``tokenizers.Tokenizer.from_file`` (0.20 or newer).
+    """Write a tokenizer.json for ``tokenizers`` 0.20 or newer.
 
-    What is written was read back, and is the same tokenizer; no library is asked.
-
-    Raises:
-        InvalidTokenizer: a special token that reads like an ordinary one, or what is read back is
-            another tokenizer.
-        InvalidPattern: a split pattern that drops text, or that Oniguruma reads differently.
-        InvalidOption: an algorithm that the format does not hold.
-        DiskFull: no space left.
+    The content is read back and compared with the tokenizer before it is written.
     """
     spec = tokenizer.spec
     plugin = PLUGINS.get(spec.algorithm.name)
@@ -305,26 +292,25 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
     content = json_text(document)
     if reason := _misread(content, spec, path):
         raise InvalidTokenizer(
-            f"tokenizer.json does not hold this tokenizer: {reason}",
-            "a file that is read back as the same tokenizer",
+            f"tokenizer.json cannot hold this tokenizer: {reason}",
+            "expected the same tokenizer when it is read back",
             "save it as 'bpeline', which keeps every tokenizer",
         )
     DURABLE.write(path, content)
 
 
 def _misread(content: bytes, spec: TokenizerSpec, path: Path) -> str:
-    """How a file would be read as another tokenizer; empty where it is not."""
+    """Why reading back the content gives another tokenizer; "" if it is the same."""
     try:
-        read = _spec_of_content(content, path)
+        spec_read = _spec_of_content(content, path)
     except (InvalidTokenizer, InvalidPattern) as refusal:
         return refusal.happened
-    if spec.pipeline is None:  # nothing of it is ours
-        read = replace(read, pipeline=None, pattern=spec.pattern)
-    return "" if read.digest == spec.digest else "read back, it is another one"
+    if spec.pipeline is None:  # a pipeline that only matches special tokens counts as none
+        spec_read = replace(spec_read, pipeline=None, pattern=spec.pattern)
+    return "" if spec_read.digest == spec.digest else "reading it back gives another one"
 
 
 def _parts_of_pipeline(pipeline: Pipeline) -> dict[str, Any]:
-    """What an imported tokenizer's file says of it, besides its model."""
     described = pipeline.described()
     parts: dict[str, Any] = {"added_tokens": described.get("added_tokens", [])}
     names = {"normalizer": "normalizer", "template": "post_processor"}
@@ -336,8 +322,8 @@ def _parts_of_pipeline(pipeline: Pipeline) -> dict[str, Any]:
 
 def _parts_of_byte_bpe(tokenizer: TokenizerParts) -> dict[str, Any]:
     pipeline = tokenizer.spec.pipeline
-    found = None if pipeline is None else pipeline.pre_tokenizer
-    pre_tokenizer = found or _pre_tokenizer(tokenizer.spec.pattern)
+    imported = None if pipeline is None else pipeline.pre_tokenizer
+    pre_tokenizer = imported or _pre_tokenizer(tokenizer.spec.pattern)
     return {
         "pre_tokenizer": pre_tokenizer,
         "decoder": {**_BYTE_LEVEL, "use_regex": True},
@@ -350,16 +336,15 @@ def _parts_of_byte_bpe(tokenizer: TokenizerParts) -> dict[str, Any]:
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read a tokenizer.json: ids and decoded text are those of ``tokenizers``, on every text.
+    """Read a tokenizer.json; ids and decoded text equal those of ``tokenizers``.
 
-    Read are byte-level BPE, BPE of SentencePiece's kind, Unigram and WordPiece, with normalizers,
-    added tokens, prefixes and decoders. Special tokens around a text are put there where they are
-    asked for; truncation and padding are carried along and never applied.
+    Supported are byte-level BPE, BPE of SentencePiece's kind, Unigram and WordPiece, with
+    normalizers, added tokens, prefixes and decoders. The post-processor is used with
+    ``add_special_tokens``. Truncation and padding are kept for exports, never applied.
 
     Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: malformed, or a part that has no encoder here: it is named.
-        InvalidPattern: a split regex that cannot be used.
+        InvalidTokenizer: malformed, or an unsupported part, which is named.
+        InvalidPattern: a split regex that ``regex`` reads differently from Oniguruma.
     """
     return _spec_of_content(read_bounded(path), path)
 

@@ -1,9 +1,9 @@
-"""The formats of tokenizers: one module each, with ``save``, ``load`` and ``left_out``.
+"""The list of formats, their detection, and roles of special tokens.
 
-``left_out(tokenizer)`` gives what a file does not hold and its reader must be given, by its
-name in the reader. Some modules have ``differences(tokenizer)``, texts that their programs read
-otherwise, or ``forgotten(tokenizer)``, what the format loses irrecoverably. Those in
-`FORMATS_WITH_ROLES` write declared roles of special tokens.
+Each format is a module with ``save``, ``load`` and ``left_out(tokenizer)``: what its reader must
+be given besides the file, by name. Optional are ``differences(tokenizer)``: texts that other
+programs read differently, and ``forgotten(tokenizer)``: what the format loses. ``save`` takes
+``roles`` in `FORMATS_WITH_ROLES`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import open_file
+from bpeline.tokenizer_core.plugins import FORMATS_OF_PLUGINS
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, MissingSource
 from bpeline.tokenizer_core.plugins import FORMATS_OF_PLUGINS
 
@@ -36,15 +37,14 @@ _ROLE_NAMES = {
 def declared_roles(
     spelled: Iterable[str], special_tokens: Collection[str] | None = None
 ) -> dict[str, str]:
-    """``ROLE=TOKEN`` as role → special token, or ``model_max_length`` → digits; the last one wins.
+    """Parse ``eos=<|endoftext|>`` or ``model_max_length=N``; a role's last value wins.
 
     Args:
-        spelled: ``eos=<|endoftext|>``, ``model_max_length=8192``.
-        special_tokens: of the tokenizer; None where they are not known yet.
+        special_tokens: of the tokenizer; None skips the check.
 
     Raises:
-        InvalidOption: another role, or a length that is no positive number.
-        InvalidSpecialToken: a role of a text that is no special token.
+        InvalidOption: an unknown role, or a length that is not a positive number.
+        InvalidSpecialToken: not a special token.
     """
     roles: dict[str, str] = {}
     for text in spelled:
@@ -60,7 +60,7 @@ def declared_roles(
             raise InvalidSpecialToken(
                 f"the role {role} is declared for {token!r}, which is no special token here",
                 f"special tokens: {', '.join(map(repr, special_tokens)) or 'none'}",
-                f"name one of these, or train with `--special-token {token!r}`",
+                f"use one of these, or train with `--special-token {token!r}`",
             )
         roles[role] = token
     return roles
@@ -69,9 +69,9 @@ def declared_roles(
 def roles_of(
     special_tokens: Collection[str], declared: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Role (``bos``, ``eos``, ``unk``, ``pad``, ``cls``, ``sep``, ``mask``) → special token.
+    """Map roles (bos, eos, unk, pad, cls, sep, mask) to special tokens.
 
-    Those declared win over names, see `declared_roles`.
+    Roles follow from the usual names of tokens; declared roles take precedence.
     """
     by_name = [(role, name) for role, names in _ROLE_NAMES.items() for name in reversed(names)]
     pairs = [*by_name, *(declared or {}).items()]
@@ -81,12 +81,12 @@ def roles_of(
 def undeclared_roles(
     format: str, special_tokens: Collection[str], declared: Mapping[str, str]
 ) -> str:
-    """Which roles an export took from names, and which it left out; may be empty."""
+    """Message about roles inferred from names and roles left out; may be empty."""
     roles = roles_of(special_tokens, declared)
     by_name = [f"{role} {token}" for role, token in roles.items() if role not in declared]
     expected = [role for role in DECLARED if role != MODEL_MAX_LENGTH or format == "transformers"]
     missing = [role for role in expected if role not in {**roles, **declared}]
-    parts = {"by their names": by_name, "not declared, so left out:": missing}
+    parts = {"from their names:": by_name, "not declared, left out:": missing}
     text = "; ".join(f"{title} {', '.join(listed)}" for title, listed in parts.items() if listed)
     return f"roles of special tokens: {text} (declare with --role ROLE=TOKEN)" if text else ""
 
@@ -102,7 +102,7 @@ FORMATS = {
     **FORMATS_OF_PLUGINS,
 }
 
-# What tells them: files of a directory, in this order; endings of a file's name.
+# How formats are detected: files in a directory, in this order; suffixes of file names.
 _DIRECTORIES = {
     "bpeline": ("manifest.json",),
     "transformers": ("tokenizer.json",),
@@ -114,69 +114,56 @@ _SUFFIXES = {
     ".gguf": "gguf",
 }  # fmt: skip
 _NAMES = {"vocab.txt": "wordpiece"}
-# Where names do not tell: how the content begins.
+# How the content begins, where a suffix is shared by two formats.
 _BEGINNING = 1 << 16  # bytes
 _RANK_LINE = re.compile(rb"[A-Za-z0-9+/]+={0,2} [0-9]+\r?\n")
 _TEKKEN = re.compile(rb'\s*\{.*"num_vocab_tokens"\s*:', re.DOTALL)
 
 
 def format_named(name: str) -> Any:
-    """The module of a format.
+    """Import the module of a format; `InvalidOption` for unknown names.
 
-    Raises:
-        InvalidOption: there is no such format.
+    Its ``save`` raises `DiskFull`, and `InvalidOption`, `InvalidTokenizer` or `InvalidPattern` if
+    the format cannot hold the tokenizer. Its ``load`` raises `MissingSource` and
+    `InvalidTokenizer`.
     """
     if name not in FORMATS:
         raise InvalidOption(
             f"there is no tokenizer format {name!r}",
-            f"accepted: {', '.join(FORMATS)}",
+            f"expected one of {', '.join(FORMATS)}",
             "use 'bpeline' to keep everything, 'hf' for HuggingFace",
         )
     return importlib.import_module(FORMATS[name])
 
 
 def save_with_roles(name: str, tokenizer: Any, path: Path, roles: Mapping[str, str]) -> None:
-    """Write a tokenizer in a format, with the declared roles where the format has a place for them.
-
-    Raises:
-        InvalidOption: there is no such format, or as its ``save``.
-        InvalidTokenizer: as its ``save``.
-    """
+    """Save a tokenizer, with its declared roles if the format can hold them."""
     declared = {"roles": roles} if name in FORMATS_WITH_ROLES else {}
     format_named(name).save(tokenizer, path, **declared)
 
 
 def differences_of(name: str, tokenizer: Any) -> list[str]:
-    """What the programs of a format are known to read otherwise, in a few words each.
-
-    Raises:
-        InvalidOption: there is no such format.
-    """
+    """Texts that programs of a format are known to read differently, in a few words."""
     module = format_named(name)
-    told: list[str] = module.differences(tokenizer) if hasattr(module, "differences") else []
-    return told
+    differences: list[str] = module.differences(tokenizer) if hasattr(module, "differences") else []
+    return differences
 
 
 def forgotten_by(name: str, tokenizer: Any) -> str:
-    """What is lost for good with a format unless it is written down elsewhere; or nothing.
-
-    Raises:
-        InvalidOption: there is no such format.
-    """
+    """What a format loses for good; "" for nothing."""
     module = format_named(name)
-    told: str = module.forgotten(tokenizer) if hasattr(module, "forgotten") else ""
-    return told
+    description: str = module.forgotten(tokenizer) if hasattr(module, "forgotten") else ""
+    return description
 
 
 def format_of(path: Path) -> str:
-    """The name of the format that a path holds.
+    """Detect the format of a file or directory by its name.
 
-    It is told from the names of files; where one name stands for two formats (.model, .json), from
-    how the content begins.
+    For .model and .json, which two formats share, the beginning of the content decides.
 
     Raises:
-        MissingSource: nothing is there.
-        InvalidOption: no format looks like this.
+        MissingSource: nothing there.
+        InvalidOption: no format matches.
     """
     if path.is_dir():
         for name, files in _DIRECTORIES.items():
@@ -185,49 +172,48 @@ def format_of(path: Path) -> str:
     elif not path.exists():
         raise MissingSource(
             f"there is no tokenizer at {path}",
-            "a directory or file that Tokenizer.save wrote, or other tools did",
+            "expected a directory or file written by Tokenizer.save or by another tool",
             "check the path",
         )
     else:
-        told = _NAMES.get(path.name, _SUFFIXES.get(path.suffix, ""))
+        name_of_format = _NAMES.get(path.name, _SUFFIXES.get(path.suffix, ""))
         if path.suffix == ".model" and _RANK_LINE.match(_beginning(path)):
-            told = "tiktoken"
+            name_of_format = "tiktoken"
         elif path.suffix == ".json" and _TEKKEN.match(_beginning(path)):
-            told = "tekken"
-        if told in FORMATS:
-            return told
+            name_of_format = "tekken"
+        if name_of_format in FORMATS:
+            return name_of_format
     raise InvalidOption(
-        f"the format of {path} cannot be told from its name",
-        "a directory with manifest.json, with tokenizer.json, with vocab.json and merges.txt, or "
-        "with freqs.json; a file *.json, *.tiktoken, *.codes, *.model, *.gguf or vocab.txt",
-        "give it the name of its format, such as model.json or ranks.tiktoken; or, in Python, name "
-        f"the format: Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
+        f"the format of {path} is unknown",
+        "expected a directory with manifest.json, tokenizer.json, vocab.json and merges.txt, or "
+        "freqs.json; or a file *.json, *.tiktoken, *.codes, *.model, *.gguf or vocab.txt",
+        "rename it, such as model.json or ranks.tiktoken; or, in Python, pass "
+        f"Tokenizer.load(path, format=...), one of {', '.join(FORMATS)}",
     )
 
 
 def details_of(name: str, given: Mapping[str, object]) -> dict[str, object]:
-    """Details for the ``load`` of a format, once it is known to understand them.
+    """Validate ``DETAIL`` and ``DETAIL=VALUE`` for the ``load`` of a format.
 
     Raises:
-        InvalidOption: no such detail, or one with a value where none belongs, or without, or with
-            one of another type.
+        InvalidOption: unknown detail, or a missing or unexpected value.
     """
     load = format_named(name).load
-    known = load.__kwdefaults__ or {}
+    parameters = load.__kwdefaults__ or {}
     for detail, value in given.items():
-        if detail not in known:
+        if detail not in parameters:
             raise InvalidOption(
                 f"the format {name} has no detail {detail!r}",
-                f"accepted: {', '.join(known) or 'none'}",
+                f"expected one of these: {', '.join(parameters) or 'none'}",
                 "leave it out",
             )
-        flag = isinstance(known[detail], bool)
-        if flag is not isinstance(value, bool):
+        is_flag = isinstance(parameters[detail], bool)
+        if is_flag is not isinstance(value, bool):
             raise InvalidOption(
-                f"the detail {detail} of the format {name} was given {'as' if flag else 'without'} "
-                f"{value if flag else 'a value'}",
-                f"accepted: {detail}" if flag else f"accepted: {detail}=VALUE",
-                f"leave the value out: {detail}" if flag else f"say which: {detail}=VALUE",
+                f"the detail {detail} of the format {name} was given "
+                f"{'as' if is_flag else 'without'} {value if is_flag else 'a value'}",
+                f"expected {detail}" if is_flag else f"expected {detail}=VALUE",
+                f"leave the value out: {detail}" if is_flag else f"add a value: {detail}=VALUE",
             )
     return dict(given)
 
@@ -237,4 +223,4 @@ def _beginning(path: Path) -> bytes:
         with open_file(path) as file:
             return file.read(_BEGINNING)
     except OSError:
-        return b""  # reading it says what is wrong
+        return b""  # `load` reports the error

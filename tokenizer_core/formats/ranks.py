@@ -1,7 +1,7 @@
-"""Vocabularies whose ids are ranks: the merges that follow from them, and which are published.
+"""Vocabularies whose ids are ranks: their merges, and a list of published ones.
 
-A published vocabulary is told by the SHA-256 of its rank file, the whole of it. To begin like one
-proves nothing: Llama 3 begins with all ranks of cl100k_base, and cuts text otherwise.
+Published vocabularies are recognised by the SHA-256 of the whole rank file; a common prefix is not
+enough. Llama 3 begins with all ranks of cl100k_base and has another split pattern.
 """
 
 from __future__ import annotations
@@ -25,14 +25,11 @@ from bpeline.tokenizer_core.vocabulary import MergeList
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What the publishers of a vocabulary use with it.
+    """A published vocabulary with its split pattern, special tokens and normalizer.
 
     Attributes:
-        name: of the vocabulary.
-        pattern: the name of its split pattern.
-        special_tokens: token → id; where releases of one rank file name some ids differently,
-            those that all of them name alike.
-        normalizer: what they do to texts before they cut them.
+        special_tokens: token → id. Only those that all releases with this rank file share.
+        normalizer: its type in tokenizer.json, such as "NFC"; "" for none.
     """
 
     name: str
@@ -72,7 +69,7 @@ _PUBLISHED = {
 
 
 def published_as(ranks: Mapping[int, bytes]) -> Published | None:
-    """The published vocabulary that has exactly these tokens with these ranks; None for others."""
+    """The published vocabulary with exactly these tokens and ranks, if any."""
     digest = hashlib.sha256()
     for rank in sorted(ranks):
         digest.update(b"%s %d\n" % (base64.b64encode(ranks[rank]), rank))
@@ -80,44 +77,37 @@ def published_as(ranks: Mapping[int, bytes]) -> Published | None:
 
 
 def refuse_unnamed_pattern(path: Path) -> NoReturn:
-    """Ask for the split pattern of a file that neither names one nor is recognised."""
-    known = ", ".join(one.name for one in _PUBLISHED.values())
+    names = ", ".join(published.name for published in _PUBLISHED.values())
     raise InvalidOption(
-        f"{path} does not say how text is cut into pre-tokens, and its vocabulary is none of the "
-        f"published ones that are known ({known})",
-        f"a split pattern: {', '.join(NAMED_PATTERNS)}, or a regex",
-        f"name the one it was made with: Tokenizer.load(PATH, pattern='cl100k'), and wherever a "
-        f"command takes a tokenizer: {path},pattern=cl100k",
+        f"{path} has no split pattern, and its vocabulary is not one of the known ones ({names})",
+        f"expected a split pattern: {', '.join(NAMED_PATTERNS)}, or a regex",
+        "pass the one it was trained with: in Python Tokenizer.load(PATH, pattern='cl100k'), in a "
+        f"command {path},pattern=cl100k",
     )
 
 
 def pipeline_of(published: Published | None) -> Pipeline | None:
-    """What the publishers of a vocabulary do to texts before they are cut; None for nothing."""
+    """The pipeline of a published vocabulary: its normalizer; None without one."""
     if published is None or not published.normalizer:
         return None
     return Pipeline(normalizer=Normalizer.of_description({"type": published.normalizer}))
 
 
 def merges_of_ranks(vocab: Mapping[int, bytes], path: Path) -> tuple[MergeList, bool]:
-    """The merges that make the tokens, in order of rank, and whether some tokens have none.
+    """Derive merges from ranks; the second value is True if some tokens have none.
 
-    tiktoken joins the pair whose bytes together are the token of lowest rank. What becomes of the
-    bytes of a token does not depend on what stands around them, as long as nothing joins them
-    across their ends. So of all pairs with a token's bytes at most one ever stands side by side:
-    the last two symbols when the token is encoded with the shorter ones. That pair is its merge,
-    and a token of which more symbols are left has none. Usually the parts of a merge have lower
-    ranks. In Llama 3 some have higher ones, and hundreds of tokens have no merge: tiktoken finds
-    these where they are whole pre-tokens, as ``ignore_merges`` does.
-
-    Raises:
-        InvalidTokenizer: a byte is missing, or a token comes twice.
+    tiktoken joins the pair whose concatenation is the token with the lowest rank. The bytes of a
+    token are merged alike everywhere, as long as no merge crosses their ends. So at most one pair
+    ever makes a token: the two symbols that are left when it is encoded with the shorter tokens.
+    That pair is its merge. A token of which more symbols are left has none. Llama 3 has hundreds of
+    these, which tiktoken finds only as whole pre-tokens, like ``ignore_merges``.
     """
     single = {token[0]: id_ for id_, token in vocab.items() if len(token) == 1}
     if len(single) != 256:
-        refuse(path, f"holds {len(single)} of the 256 single bytes", "it must hold all of them")
+        refuse(path, f"holds {len(single)} of the 256 single bytes", "expected all of them")
     longer = {id_: token for id_, token in vocab.items() if len(token) > 1}
     if len(set(longer.values())) != len(longer):
-        refuse(path, "holds a token twice", "each token has one rank")
+        refuse(path, "holds a token twice", "expected one rank for each token")
     byte_ids = np.array([single[byte] for byte in range(256)], np.int64)
     merges = derive_merges(byte_ids, longer)
     return MergeList(vocab, *merges), len(merges[2]) < len(longer)

@@ -1,4 +1,4 @@
-"""Mistral's tekken.json: ranks with their split pattern; read, not written."""
+"""Mistral's tekken.json: ranks with their split pattern. Read only."""
 
 from __future__ import annotations
 
@@ -16,52 +16,40 @@ from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 from bpeline.tokenizer_core.vocabulary import MAX_ID
 
 left_out = nothing_left_out
-# Of files that name none, in order of id: mistral_common, tekken.py, DEPRECATED_SPECIAL_TOKENS.
+# For files without a list, by id: mistral_common, tekken.py, DEPRECATED_SPECIAL_TOKENS.
 _SPECIAL_TOKENS = (
     "<unk>", "<s>", "</s>", "[INST]", "[/INST]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]",
     "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]",
     "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]",
     "[TOOL_CONTENT]",
 )  # fmt: skip
-_NAMES_NONE = ("v1", "v2", "v3", "v7")  # later versions must name them
+_NAMES_NONE = ("v1", "v2", "v3", "v7")  # later versions must list them
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> NoReturn:
-    """Refuse: nothing but mistral-common reads the format.
-
-    Raises:
-        InvalidOption: always.
-    """
+    """Raise `InvalidOption`: only mistral-common reads the format."""
     raise InvalidOption(
-        "the format tekken is read and not written",
-        "the formats that hold ranks or the whole tokenizer: tiktoken, hf and bpeline",
+        "tekken files can be read, not written",
+        "expected tiktoken, hf or bpeline",
         "save it as 'bpeline', which keeps every tokenizer",
     )
 
 
 def load(path: Path, *, pattern: SplitPattern | str | None = None) -> TokenizerSpec:
-    """Read a tekken.json.
+    """Read a tekken.json; ``pattern`` replaces its split pattern.
 
-    The first ids are special tokens, those without a name ``<SPECIAL_n>``; the rank of a token is
-    its id less their number. Of the ranks only as many count as the default size of the vocab says.
-
-    Args:
-        path: the file.
-        pattern: the split pattern, instead of the one in the file.
-
-    Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: malformed, or a split pattern that is not a published one.
+    The first ids are special tokens, called ``<SPECIAL_n>`` where the file has no name. The id of
+    another token is its rank plus their number. Only ranks below the default vocab size are used.
     """
     document = json_of(read_bounded(path), path)
     config = document.get("config") if isinstance(document, dict) else None
     entries = document.get("vocab") if isinstance(document, dict) else None
     if not isinstance(config, dict) or not isinstance(entries, list):
-        refuse(path, "is not a tekken.json", "an object with config and vocab")
+        refuse(path, "is not a tekken.json", "expected an object with config and vocab")
     size = _number(config, "default_vocab_size", path)
     first = _number(config, "default_num_special_tokens", path)
     if not 0 <= size - first <= len(entries):
-        refuse(path, f"has {len(entries)} ranks for a vocab of {size} with {first} special tokens")
+        refuse(path, f"has {len(entries)} ranks for {size} tokens with {first} special tokens")
     vocab = {first + rank: _token(entries[rank], rank, path) for rank in range(size - first)}
     merges, some_unmade = merges_of_ranks(vocab, path)
     specials = _specials(document.get("special_tokens"), first, config.get("version"), path)
@@ -73,7 +61,7 @@ def load(path: Path, *, pattern: SplitPattern | str | None = None) -> TokenizerS
 def _number(config: dict[str, Any], key: str, path: Path) -> int:
     value = config.get(key)
     if type(value) is not int or not 0 <= value <= MAX_ID:
-        refuse(path, f"has the {key} {str(value)[:40]}", f"a whole number up to {MAX_ID}")
+        refuse(path, f"has the {key} {str(value)[:40]}", f"expected an integer up to {MAX_ID}")
     return value
 
 
@@ -83,13 +71,13 @@ def _token(entry: Any, rank: int, path: Path) -> bytes:
             raise ValueError(entry["rank"])
         return binascii.a2b_base64(entry["token_bytes"], strict_mode=True)
     except (KeyError, TypeError, ValueError):
-        refuse(path, f"has no rank {rank} with base64 of its bytes at its place in the vocab")
+        refuse(path, f"lacks rank {rank} with base64 of its bytes at its place in the vocab")
 
 
 def _specials(named: Any, number: int, version: Any, path: Path) -> dict[str, int]:
     if named is None:
         if version not in _NAMES_NONE:
-            refuse(path, f"names no special tokens, and is of version {str(version)[:40]}",
+            refuse(path, f"lists no special tokens, and is of version {str(version)[:40]}",
                    f"versions {', '.join(_NAMES_NONE)} may leave them out")  # fmt: skip
         named = [{"rank": id_, "token_str": token} for id_, token in enumerate(_SPECIAL_TOKENS)]
     specials: dict[str, int] = {}
@@ -102,10 +90,10 @@ def _specials(named: Any, number: int, version: Any, path: Path) -> dict[str, in
             or id_ in specials.values()
         ):
             refuse(path, f"has the special token {str(token)[:40]!r} with rank {str(id_)[:40]}",
-                   f"each has a name and a rank below {number} of its own")  # fmt: skip
+                   f"expected names and ranks below {number}, each once")  # fmt: skip
         specials[token] = id_
     if sorted(specials.values()) != list(range(len(specials))):
-        refuse(path, "has special tokens whose ranks have gaps", "ranks from 0 without gaps")
+        refuse(path, "has special tokens with gaps in their ranks", "expected ranks from 0 on")
     return specials | {f"<SPECIAL_{id_}>": id_ for id_ in range(len(specials), number)}
 
 
@@ -114,10 +102,10 @@ def _pattern(regex: Any, path: Path) -> SplitPattern:
     if pattern is None or pattern.name is None:
         refuse(
             path,
-            f"has the split pattern {str(regex)[:200]!r}, which is not known to be read alike by "
-            "tiktoken's engine and ours",
-            f"those of {', '.join(NAMED_PATTERNS)}",
-            "say how it cuts: Tokenizer.load(PATH, pattern=REGEX), and wherever a command takes a "
-            f"tokenizer: {path},pattern=REGEX",
+            f"has the split pattern {str(regex)[:200]!r}, which tiktoken's regex engine may read "
+            "differently",
+            f"expected one of {', '.join(NAMED_PATTERNS)}",
+            "pass a pattern: in Python Tokenizer.load(PATH, pattern=REGEX), in a command "
+            f"{path},pattern=REGEX",
         )
     return pattern

@@ -1,4 +1,4 @@
-"""tiktoken's rank file: one line per token, base64 of its bytes and its id. Imports no tiktoken."""
+"""tiktoken's rank file: one line per token, base64 of its bytes and its id."""
 
 from __future__ import annotations
 
@@ -34,13 +34,7 @@ _MOST_DIGITS = 9  # of a rank
 
 
 def save(tokenizer: TokenizerParts, path: Path) -> None:
-    """Write the rank file. Split pattern and special tokens are not in it: see `left_out`.
-
-    Raises:
-        InvalidTokenizer: tiktoken would give other ids; see `mergeable_ranks`.
-        InvalidPattern: tiktoken cannot be told the split pattern; see `left_out`.
-        DiskFull: no space left.
-    """
+    """Write the rank file, without split pattern and special tokens: see `left_out`."""
     ranks = mergeable_ranks(tokenizer)
     left_out(tokenizer)
     lines = [b"%s %d\n" % (base64.b64encode(token), rank) for token, rank in ranks.items()]
@@ -48,15 +42,12 @@ def save(tokenizer: TokenizerParts, path: Path) -> None:
 
 
 def mergeable_ranks(tokenizer: TokenizerParts) -> dict[bytes, int]:
-    """Token → rank, in ascending order. Each token's rank is its id here, so that ids agree.
+    """Token → rank in ascending order; each rank is the token's id.
 
-    tiktoken joins the pair whose *concatenation* has the lowest rank, and ids are ranks. That is
-    our rule if and only if ids ascend with the merges and every token is made by one merge alone.
-    Gaps, such as special tokens with the first ids leave, do no harm (do not give
-    ``explicit_n_vocab`` then).
-
-    Raises:
-        InvalidTokenizer: one of the two does not hold.
+    tiktoken joins the pair whose *concatenation* has the lowest rank, and ids are ranks. This gives
+    our ids if and only if ids ascend with the merges and exactly one merge makes each token;
+    otherwise `InvalidTokenizer` is raised. Gaps in the ids are allowed, such as those of special
+    tokens with the first ids (leave out ``explicit_n_vocab`` then).
     """
     refuse_other_algorithms(tokenizer, "byte-level BPE", ByteBpe)
     ids = {tokenizer.spec.vocab[id_]: id_ for id_ in tokenizer.spec.vocab}
@@ -64,38 +55,35 @@ def mergeable_ranks(tokenizer: TokenizerParts) -> dict[bytes, int]:
     if any(after <= before for before, after in pairwise(results)):
         raise InvalidTokenizer(
             "the ids of this tokenizer do not ascend with its merges",
-            "in tiktoken's format the id of a token is also its rank",
+            "in tiktoken's format the id of a token is its rank",
             "save it as 'hf' or 'bpeline', which keep both",
         )
     encoder = tokenizer.encoder
-    if isinstance(encoder, PreparedEncoder):  # finds special tokens; what else it does was refused
+    if isinstance(encoder, PreparedEncoder):  # only matches special tokens: others were refused
         encoder = encoder.inner
     if isinstance(encoder, BytePairEncoder) and encoder.has_whole_words:
         raise InvalidTokenizer(
-            "this tokenizer takes words whole that its merges do not make (ignore_merges)",
-            "in tiktoken's format each token is made by a merge",
+            "this tokenizer has words that no merge produces (ignore_merges)",
+            "in tiktoken's format each token is produced by a merge",
             "save it as 'hf' or 'bpeline'",
         )
     specials = tokenizer.spec.special_tokens
     ordinary = {token: ids[token] for token in ids.keys() - {s.encode() for s in specials}}
     for token, id_ in tokens_not_made_by_merges(encoder, ordinary).items():
         raise InvalidTokenizer(
-            f"the merges do not make the token {shown(token)} (id {id_})",
-            "tiktoken would use every token of its file, whether a merge makes it or not",
+            f"no merges produce the token {shown(token)} (id {id_})",
+            "tiktoken would use it nevertheless",
             "save it as 'hf' or 'bpeline'",
         )
     return dict(sorted(ordinary.items(), key=lambda item: item[1]))
 
 
 def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """``pat_str`` and ``special_tokens`` of ``tiktoken.Encoding``.
+    """``pat_str`` and ``special_tokens`` for ``tiktoken.Encoding``.
 
-    tiktoken forgets what lies between matches, so a user's own regex is written with one more
-    alternative that matches it. Where one special token begins with another, tiktoken takes either
-    of them, as its hash table has it, and not always the longer one.
-
-    Raises:
-        InvalidPattern: see `SplitPattern.regex_for_tiktoken`.
+    tiktoken drops text between matches, so a user's own regex gets one more alternative that
+    matches it. Where one special token is a prefix of another, tiktoken may find either, not always
+    the longer one.
     """
     return {
         "pat_str": tokenizer.spec.pattern.regex_for_tiktoken,
@@ -104,15 +92,11 @@ def left_out(tokenizer: TokenizerParts) -> dict[str, Any]:
 
 
 def encoding_arguments(tokenizer: TokenizerParts) -> dict[str, Any]:
-    """Everything ``tiktoken.Encoding`` needs but a name.
+    """All arguments of ``tiktoken.Encoding`` but the name; errors as for `save`.
 
     Examples:
         >>> import tiktoken  # doctest: +SKIP
         >>> tiktoken.Encoding("news", **encoding_arguments(tokenizer))  # doctest: +SKIP
-
-    Raises:
-        InvalidTokenizer: tiktoken would give other ids; see `mergeable_ranks`.
-        InvalidPattern: see `left_out`.
     """
     return {**left_out(tokenizer), "mergeable_ranks": mergeable_ranks(tokenizer)}
 
@@ -123,22 +107,15 @@ def load(
     pattern: SplitPattern | str | None = None,
     special_tokens: Mapping[str, int] | None = None,
 ) -> TokenizerSpec:
-    """Read a rank file; merges are derived from the order of the ranks.
+    """Read a rank file and derive its merges from the ranks.
 
-    The file names neither split pattern nor special tokens. Those of published vocabularies are
-    known (`formats.ranks`), and so is that Qwen's normalize texts; of all others the pattern is
-    asked for, never assumed.
+    The file holds neither split pattern nor special tokens. For published vocabularies
+    (`formats.ranks`) both are known, and Qwen's normalizer.
 
     Args:
-        path: the file.
-        pattern: the split pattern; by default that of the published vocabulary.
-        special_tokens: token → id; by default those of the published vocabulary, else none. GPT-OSS
-            uses the ranks of o200k_base with other special tokens: name them.
-
-    Raises:
-        MissingSource: no such file.
-        InvalidTokenizer: malformed, ids repeated, or ranks that no merges stand for.
-        InvalidOption: the pattern is not known and not given.
+        pattern: required unless the vocabulary is published.
+        special_tokens: token → id. Default: those of the published vocabulary, else none. GPT-OSS
+            has the ranks of o200k_base with other special tokens: pass them.
     """
     vocab = _read_ranks(read_bounded(path).splitlines(), path)
     merges, some_unmade = merges_of_ranks(vocab, path)
@@ -152,7 +129,7 @@ def load(
     specials = checks.mapping("special_tokens", special_tokens, checks.whole_number, "ids")
     for special, id_ in specials.items():
         if id_ in vocab:
-            refuse(path, f"holds the id {id_} of the special token {special!r} already")
+            refuse(path, f"already holds the id {id_} of the special token {special!r}")
         vocab[id_] = special.encode()
     pipeline = pipeline_of(published)
     return TokenizerSpec.checked(
@@ -161,7 +138,6 @@ def load(
 
 
 def _read_ranks(lines: list[bytes], path: Path) -> dict[int, bytes]:
-    """Id → bytes; all lines at once, and one by one only to find the one that is wrong."""
     halves = [line.partition(b" ") for line in lines if line]
     ranks = [rank for _, _, rank in halves]
     if not all(map(bytes.isdigit, ranks)) or max(map(len, ranks), default=0) > _MOST_DIGITS:
@@ -184,7 +160,7 @@ def _token_of(encoded: bytes) -> bytes:
 
 
 def _refuse_line(lines: list[bytes], path: Path) -> NoReturn:
-    known: set[int] = set()
+    seen: set[int] = set()
     for number, line in enumerate(lines, 1):
         if not line:
             continue
@@ -193,9 +169,13 @@ def _refuse_line(lines: list[bytes], path: Path) -> NoReturn:
             _token_of(encoded)
             if not rank.isdigit() or len(rank) > _MOST_DIGITS:
                 raise ValueError(rank)
-        except ValueError:  # which binascii.Error is
+        except ValueError:  # including binascii.Error
             refuse(path, f"is not 'base64 rank' in line {number}")
-        if int(rank) in known or int(rank) > MAX_ID:
-            refuse(path, f"repeats or exceeds ids in line {number}", f"ids up to {MAX_ID}, once")
-        known.add(int(rank))
+        if int(rank) in seen or int(rank) > MAX_ID:
+            refuse(
+                path,
+                f"has a repeated or too large id in line {number}",
+                f"expected ids up to {MAX_ID}, each once",
+            )
+        seen.add(int(rank))
     raise AssertionError("every line is sound")

@@ -1,7 +1,7 @@
-"""A directory that ``transformers.AutoTokenizer.from_pretrained`` loads. Imports no transformers.
+"""The directory that ``transformers.AutoTokenizer.from_pretrained`` loads.
 
-It holds HuggingFace's tokenizer.json and two small files about it. Mind the difference in use:
-``transformers`` recognizes special tokens in every text unless ``split_special_tokens=True``.
+It holds tokenizer.json and two files about it. Unlike bpeline, ``transformers`` finds special
+tokens in every text unless ``split_special_tokens=True``.
 """
 
 from __future__ import annotations
@@ -24,18 +24,11 @@ CONFIG = "tokenizer_config.json"
 SPECIAL_TOKENS = "special_tokens_map.json"
 CHAT_TEMPLATE = "chat_template.jinja"
 
-_WITHOUT_LIMIT = 10**30  # what transformers writes for a model of any length
+_WITHOUT_LIMIT = 10**30  # transformers writes this for models without a maximum length
 
 
 def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None = None) -> None:
-    """Write the directory.
-
-    Args:
-        roles: what special tokens are declared to be for, see `declared_roles`.
-
-    Raises:
-        InvalidTokenizer, InvalidPattern, InvalidOption, DiskFull: as for ``hf``.
-    """
+    """Write the directory; for ``roles`` see `declared_roles`."""
     declared = roles or {}
     tokens = roles_of(tokenizer.spec.special_tokens, declared)
     named = {f"{role}_token": token for role, token in tokens.items()}
@@ -45,8 +38,11 @@ def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None 
         added = [*spec.pipeline.added_tokens]
     described = {token.id: token.described() for token in added}
     config = {
-        "added_tokens_decoder": {str(one.pop("id")): one for _, one in sorted(described.items())},
-        "clean_up_tokenization_spaces": False,  # else decoding would move spaces
+        "added_tokens_decoder": {
+            str(token_description.pop("id")): token_description
+            for _, token_description in sorted(described.items())
+        },
+        "clean_up_tokenization_spaces": False,  # it would change spaces when decoding
         "model_max_length": int(declared.get(MODEL_MAX_LENGTH, _WITHOUT_LIMIT)),
         "tokenizer_class": "PreTrainedTokenizerFast",
         **named,
@@ -57,21 +53,12 @@ def save(tokenizer: TokenizerParts, path: Path, roles: Mapping[str, str] | None 
 
 
 def add_chat_template(path: Path, template: str) -> None:
-    """Put a chat template into a directory of this format, where old and new readers look for it.
-
-    Args:
-        path: the directory.
-        template: Jinja, which nothing here runs.
-    """
+    """Add a Jinja template where old and new versions of transformers look for it."""
     config = read_json(path / CONFIG)
     DURABLE.write(path / CONFIG, json_text({**config, "chat_template": template}, indent=2))
     DURABLE.write(path / CHAT_TEMPLATE, template.encode())
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read the tokenizer.json of such a directory; `huggingface.load` says what is understood.
-
-    Raises:
-        MissingSource, InvalidTokenizer, InvalidPattern: as there.
-    """
+    """Read the tokenizer.json of a directory; see `huggingface.load`."""
     return huggingface.load(path / TOKENIZER)

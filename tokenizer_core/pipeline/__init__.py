@@ -1,4 +1,4 @@
-"""HuggingFace's pipeline without the model: each part as tokenizer.json holds it, and as code."""
+"""HuggingFace's pipeline without the model: tokenizer.json and its implementation."""
 
 from __future__ import annotations
 

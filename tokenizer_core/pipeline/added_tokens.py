@@ -1,7 +1,6 @@
-"""Added tokens: what is said of one, and where they stand in a text.
+"""Added tokens and their matcher, which runs before normalizer and pre-tokenizer.
 
-An added token is found in every text before anything else looks at it. What its flags mean, and
-which of several that overlap is found, is what HuggingFace's ``tokenizers`` does.
+Flags and overlaps are handled as in HuggingFace's ``tokenizers``.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _SPACE = (
 _SPACE_BEHIND = regex.compile(_SPACE)
 _SPACE_BEFORE = regex.compile(b"(?r)" + _SPACE)
 
-_OPENING = 2  # bytes of a token that are looked for first
-_FEW, _LONG_OPENING = 16, 32  # tokens of which more bytes are looked for, and how many
+_OPENING = 2  # bytes of each token in the first, fast search
+_FEW, _LONG_OPENING = 16, 32  # up to so many tokens, search for more bytes
 _MOST_IN_REGEX = 512
 _NO_ID = -1
 _KEPT_CHOICES = 32
@@ -39,17 +38,15 @@ _KEPT_CHOICES = 32
 
 @dataclass(frozen=True, slots=True)
 class AddedToken:
-    """A token that is found in texts as it is written, before they are cut into pre-tokens.
+    """A token that is matched in text before pre-tokenization.
 
     Attributes:
-        id: the one it becomes.
-        content: what is found; with ``normalized`` what the normalizer makes of it.
-        special: whether it may be switched off, to be ordinary text.
-        normalized: found in the normalized text, between those that are found in the text as given.
-        single_word: not found where a character of a word stands beside it, and what it covers is
-            then ordinary text.
-        lstrip: the white space before it belongs to it.
-        rstrip: the white space after it belongs to it.
+        content: what is matched; if ``normalized``, its normalized form.
+        special: callers can choose to encode it as ordinary text.
+        normalized: matched after normalization, in the text between the other added tokens.
+        single_word: not matched next to a word character.
+        lstrip: also takes the white space before it.
+        rstrip: also takes the white space after it.
     """
 
     id: int
@@ -61,16 +58,10 @@ class AddedToken:
     rstrip: bool = False
 
     def described(self) -> dict[str, Any]:
-        """The value as JSON, with the names that tokenizer.json gives its parts."""
         return asdict(self)
 
     @classmethod
     def of_description(cls, given: Any) -> AddedToken:
-        """The value of an element of ``added_tokens`` in tokenizer.json.
-
-        Raises:
-            InvalidTokenizer: a part is missing or of another type, or the content is empty.
-        """
         content = given.get("content") if isinstance(given, dict) else None
         if isinstance(content, str) and utf8_of(content).decode() != content:
             _refuse(f"the added token {shown(content)} contains a lone surrogate")
@@ -80,19 +71,14 @@ class AddedToken:
         except WrongKind as wrong:
             _refuse(wrong.happened)
         if not token.content:
-            _refuse(f"{what} has no text")
+            _refuse(f"{what} is empty")
         if not 0 <= token.id <= MAX_ID:
             _refuse(f"{what} has the id {str(token.id)[:40]}")
         return token
 
 
 class AddedTokenMatcher:
-    """Finds added tokens in any number of texts; any number of threads may use it.
-
-    Args:
-        tokens: what is found; no two with the same content.
-        contents: as what each is sought; not empty.
-    """
+    """Matches added tokens by their ``contents`` in bytes; thread-safe."""
 
     __slots__ = (
         "_any_flagged", "_flagged", "_id_of", "_ids", "_matcher", "_opening", "_sought",
@@ -100,18 +86,16 @@ class AddedTokenMatcher:
     )  # fmt: skip
 
     def __init__(self, tokens: Sequence[AddedToken], contents: Sequence[bytes]) -> None:
-        #: What is found.
         self.tokens = tuple(tokens)
         self._matcher = SpecialTokenMatcher(contents)
         size = _OPENING if len(contents) > _FEW else _LONG_OPENING
         openings = sorted({content[:size] for content in contents}, key=len, reverse=True)
         self._opening = re.compile(b"|".join(map(re.escape, openings))) if openings else None
         firsts = {content[0] for content in contents}
-        #: The byte with which all of them begin, often "<", which few texts hold; −1: none is.
-        #: (A number: bytes are sought three times as long.)
+        #: First byte of all tokens, often the rare "<", or −1. Searching for an int is 3× faster.
         self.first_byte = firsts.pop() if len(firsts) == 1 else -1
         self._id_of = dict(zip(contents, (token.id for token in tokens), strict=True))
-        self._whole: re.Pattern[bytes] | None = None  # made when it is first needed
+        self._whole: re.Pattern[bytes] | None = None  # compiled on first use
         self._ids = np.array([token.id for token in tokens], np.int64)
         self._sought = dict[frozenset[int], NDArray[np.bool_]]()
         flagged = [token.single_word or token.lstrip or token.rstrip for token in tokens]
@@ -119,21 +103,18 @@ class AddedTokenMatcher:
         self._any_flagged = any(flagged)
 
     def seeks_only(self, contents: Collection[bytes]) -> bool:
-        """Whether it finds nothing in texts in which none of these strings stands."""
         return self._id_of.keys() <= set(contents)
 
     def may_be_in(self, content: bytes) -> bool:
-        """Whether one may stand in a text; at once, so it is sometimes true where none does."""
+        """Test quickly for a match; may return True for a text without one."""
         if self._opening is None or (self.first_byte >= 0 and self.first_byte not in content):
             return False
         return self._opening.search(content) is not None
 
     def split(self, content: bytes) -> list[tuple[bytes, int]] | None:
-        """A short text cut at its added tokens: `cut`, sooner.
+        """Cut a short text, faster than `cut`; None for flags or too many tokens.
 
-        Returns:
-            The text before each token, and its id; and the text behind the last one, and −1. None
-            where they look at what stands beside them, or are too many for a regex.
+        Returns pairs of the text before a token and its id; last, the rest and −1.
         """
         if self._any_flagged or len(self.tokens) > _MOST_IN_REGEX:
             return None
@@ -142,9 +123,9 @@ class AddedTokenMatcher:
             self._whole = re.compile(b"|".join(map(re.escape, longest_first)))
         parts = []
         begin = 0
-        for found in self._whole.finditer(content) if self.tokens else ():
-            parts.append((content[begin : found.start()], self._id_of[found.group()]))
-            begin = found.end()
+        for match in self._whole.finditer(content) if self.tokens else ():
+            parts.append((content[begin : match.start()], self._id_of[match.group()]))
+            begin = match.end()
         parts.append((content[begin:], _NO_ID))
         return parts
 
@@ -155,41 +136,40 @@ class AddedTokenMatcher:
         behind: NDArray[np.int64],
         ignored_special_ids: frozenset[int] = frozenset(),
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Cut spans at added tokens: leftmost first, the longest at one place.
+        """Cut spans at added tokens: leftmost match first, longest at one position.
 
-        What is not accepted (switched off, or no single word) still covers its characters: neither
-        a shorter token nor one that begins inside of it is found there.
+        A match that is ignored, or rejected by ``single_word``, still covers its characters: no
+        other token is matched there.
 
         Args:
             text: valid UTF-8.
-            spans: int64 ``[n, 2]``: half-open byte ranges, each by itself: of what lies outside of
-                it nothing is seen.
-            behind: int64 ``[n]``: the id behind each span, or −1.
-            ignored_special_ids: ids of tokens that are ordinary text.
+            spans: int64 ``[n, 2]``: half-open byte ranges, matched independently.
+            behind: int64 ``[n]``: the id after each span, or −1.
+            ignored_special_ids: ids of tokens to ignore.
 
         Returns:
-            spans, int64 ``[m, 2]``: of each span that was given, the text before each token and
-            after the last one (some may be empty); and int64 ``[m]``: the id behind each, or −1.
+            the spans between tokens, some of them empty, and the id after each, as in the
+            arguments.
         """
-        sought = self._sought_but(ignored_special_ids)
-        if sought is None:
+        is_matched = self._sought_but(ignored_special_ids)
+        if is_matched is None:
             return spans, behind
-        found, counts = self._matcher.find_in_spans(text, spans)
-        if not len(found):
+        matches, counts = self._matcher.find_in_spans(text, spans)
+        if not len(matches):
             return spans, behind
         of_span = np.repeat(np.arange(len(spans)), counts)
-        indexes = found[:, 2]
-        accepted = sought[indexes]
+        indexes = matches[:, 2]
+        accepted = is_matched[indexes]
         if self._flagged[indexes].any():
-            self._heed_flags(text, spans, of_span, found, accepted)
+            self._heed_flags(text, spans, of_span, matches, accepted)
         if not accepted.all():
-            found, of_span = found[accepted], of_span[accepted]
-        starts, stops, indexes = found.T
-        # One whose characters all belong to the one before (as its white space) is no token.
+            matches, of_span = matches[accepted], of_span[accepted]
+        starts, stops, indexes = matches.T
+        # A token whose text the token before took as white space does not count.
         ids = np.where(starts < stops, self._ids[indexes], _NO_ID)
         pieces = np.empty((len(starts) + len(spans), 2), np.int64)
         after_each = np.empty(len(pieces), np.int64)
-        if len(spans) == 1:  # as of most short texts
+        if len(spans) == 1:  # fast path for short texts
             pieces[0, 0], pieces[-1, 1] = spans[0]
             pieces[:-1, 1], pieces[1:, 0] = starts, stops
             after_each[:-1], after_each[-1] = ids, behind[0]
@@ -204,16 +184,16 @@ class AddedTokenMatcher:
         return pieces, after_each
 
     def _sought_but(self, ignored_special_ids: frozenset[int]) -> NDArray[np.bool_] | None:
-        """Which tokens are sought, bool ``[n]``; None where none is."""
-        kept = self._sought.get(ignored_special_ids)
-        if kept is None:
-            kept = np.array(
+        """Mask of the tokens to match, bool ``[n]``; None if all are ignored."""
+        mask = self._sought.get(ignored_special_ids)
+        if mask is None:
+            mask = np.array(
                 [token.id not in ignored_special_ids for token in self.tokens], np.bool_
             )
             if len(self._sought) >= _KEPT_CHOICES:
-                self._sought.clear()  # so many sets are made for single texts
-            self._sought[ignored_special_ids] = kept
-        return kept if kept.any() else None
+                self._sought.clear()  # callers pass a different set for each text
+            self._sought[ignored_special_ids] = mask
+        return mask if mask.any() else None
 
     def _heed_flags(
         self,
@@ -223,16 +203,9 @@ class AddedTokenMatcher:
         found: NDArray[np.int64],
         accepted: NDArray[np.bool_],
     ) -> None:
-        """Widen what takes its white space, and take back what is no single word.
-
-        Args:
-            spans: as of `cut`.
-            of_span: int64 ``[n]``: in which of them each stands.
-            found: as of `SpecialTokenMatcher.find`; changed.
-            accepted: changed.
-        """
+        """Apply lstrip and rstrip to ``found``, and single_word to ``accepted``, in place."""
         content = text.data.data
-        left = 0  # where the token before ends, with its white space
+        left = 0  # end of the token before, with its white space
         now = -1
         columns = of_span, *spans[of_span].T, *found.T, accepted
         for row, (span, begin, end, start, stop, index, is_sought) in enumerate(
@@ -269,7 +242,7 @@ def _begins_with_word(content: memoryview) -> bool:
 def _refuse(happened: str) -> NoReturn:
     raise InvalidTokenizer(
         happened,
-        "an added token has an id, a content, and five flags that are true or false: special, "
-        "normalized, single_word, lstrip, rstrip",
-        "export the tokenizer again from where it came",
+        "expected an id, a content, and five boolean flags: special, normalized, single_word, "
+        "lstrip, rstrip",
+        "export the tokenizer again",
     )

@@ -1,6 +1,6 @@
-"""SentencePiece's normalization: its map of characters, and the white space around it.
+"""SentencePiece's normalization: its character map, and white space.
 
-`tokenizers` reads the map in one way (Precompiled), SentencePiece itself in another.
+``tokenizers`` (`Precompiled`) and SentencePiece (`SentencePieceText`) apply the map differently.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from bpeline.tokenizer_core.pipeline.unicode_tables import (
 )
 from bpeline.tokenizer_core.splitting import class_runs
 
-MOST_BYTES = 1 << 22  # of a charsmap; the largest that are published have 0.3 MB
+MOST_BYTES = 1 << 22  # of a charsmap; published ones have up to 0.3 MB
 LONGEST_REPLACEMENT = 256  # bytes
-_SHORT = 6  # clusters of fewer bytes are looked up whole
+_SHORT = 6  # grapheme clusters of fewer bytes are looked up as a whole
 _LEAF = 1 << 31
 _HAS_LEAF = 1 << 8
 _VALUE = _LEAF - 1
@@ -41,16 +41,13 @@ _LONGEST_REMEMBERED = 32  # characters
 
 @dataclass(frozen=True)
 class Precompiled(NormalizerStep):
-    """The rules of a charsmap, by `tokenizers`' reading of them.
+    """The rules of a charsmap as ``tokenizers`` applies them.
 
-    A grapheme cluster of fewer than 6 bytes is replaced as a whole when any key begins it, by what
-    stands for the shortest such key; else each character of a cluster is replaced so by itself.
+    A grapheme cluster of fewer than 6 bytes that begins with a key is replaced by the value of the
+    shortest such key. Otherwise each of its characters is replaced separately.
 
     Attributes:
-        precompiled_charsmap: in base64.
-
-    Raises:
-        InvalidTokenizer: malformed, or of a size that no real one has.
+        precompiled_charsmap: base64.
     """
 
     kind = "Precompiled"
@@ -74,14 +71,14 @@ class Precompiled(NormalizerStep):
         rules = self._rules
         out: list[str] = []
         last = 0
-        for near in _joining().finditer(text):
-            # Two characters that join nothing are always apart, so clusters begin before.
-            begin, end = max(near.start() - 1, 0), near.end() + 1
+        for match in _joining().finditer(text):
+            # Add a character on both sides: clusters may begin before and end after the match.
+            begin, end = max(match.start() - 1, 0), match.end() + 1
             stretch = text[begin:end]
-            kept = end - begin <= _LONGEST_REMEMBERED
-            written = rules.stretches[stretch] if kept else rules.written(stretch)
-            if written is not None:
-                out += (rules.by_character(text[last:begin]), written)
+            is_cached = end - begin <= _LONGEST_REMEMBERED
+            replacement = rules.stretches[stretch] if is_cached else rules.written(stretch)
+            if replacement is not None:
+                out += (rules.by_character(text[last:begin]), replacement)
                 last = begin + len(stretch)
         out.append(rules.by_character(text[last:]))
         changed = "".join(out)
@@ -89,34 +86,30 @@ class Precompiled(NormalizerStep):
 
 
 class _Stretches(dict[str, str | None]):
-    """What stands for stretches, found when they come, and forgotten when there are many."""
-
     def __init__(self, rules: _Rules) -> None:
         self._rules = rules
 
     def __missing__(self, stretch: str) -> str | None:
         if len(self) >= _STRETCHES_REMEMBERED:
             self.clear()
-        found = self[stretch] = self._rules.written(stretch)
-        return found
+        replacement = self[stretch] = self._rules.written(stretch)
+        return replacement
 
 
 class _Characters(dict[int, str]):
-    """For `str.translate`: what stands for characters, found when they come."""
+    """Table for `str.translate`, filled on demand."""
 
     def __init__(self, rules: _Rules) -> None:
         self._rules = rules
 
     def __missing__(self, point: int) -> str:
         character = chr(point)
-        found = None if 0xD800 <= point < 0xE000 else self._rules.shortest(character)
-        self[point] = character if found is None else found
+        replacement = None if 0xD800 <= point < 0xE000 else self._rules.shortest(character)
+        self[point] = character if replacement is None else replacement
         return self[point]
 
 
 class _Rules:
-    """The trie and the replacements, every step in which is known to stay inside."""
-
     def __init__(self, units: list[int], replacements: bytes, longest: int) -> None:
         self._units = units
         self._replacements = replacements
@@ -125,34 +118,32 @@ class _Rules:
         self.stretches = _Stretches(self)
 
     def written(self, text: str) -> str | None:
-        """A text with what stands for its clusters; None where characters alone give the same."""
+        """``text`` with its clusters replaced; None if `by_character` gives the same."""
         out: list[str] = []
         last = 0
-        for found in _clusters().finditer(text):
-            begin, end = found.span()
-            # None where the cluster is too long or no key begins it.
-            if end - begin < _SHORT and (whole := self.shortest(found.group())) is not None:
+        for match in _clusters().finditer(text):
+            begin, end = match.span()
+            if end - begin < _SHORT and (whole := self.shortest(match.group())) is not None:
                 out += (self.by_character(text[last:begin]), whole)
                 last = end
         out.append(self.by_character(text[last:]))
-        made = "".join(out)
-        return None if made == self.by_character(text) else made
+        replaced = "".join(out)
+        return None if replaced == self.by_character(text) else replaced
 
     def by_character(self, text: str) -> str:
-        """A text with what stands for each of its characters by itself."""
         if text.isascii():
             return text.translate(self.characters)
-        return self._changing.sub(lambda found: self.characters[ord(found.group())], text)
+        return self._changing.sub(lambda match: self.characters[ord(match.group())], text)
 
     @cached_property
     def _changing(self) -> re.Pattern[str]:
-        """One character that may be replaced; it is found three times as fast as by `translate`."""
+        """Finds characters with a replacement; three times as fast as `str.translate`."""
         near = (*range(0xD800), *range(0xE000, _FAR))
         changed = [point for point in near if self.shortest(chr(point)) not in (None, chr(point))]
         return re.compile(f"[{inside_set(changed)}{chr(_FAR)}-\U0010ffff]")
 
     def shortest(self, text: str) -> str | None:
-        """What stands for the shortest key that begins ``text``, where that has under 6 bytes."""
+        """The value of the shortest key that ``text`` begins with, if below 6 bytes."""
         key = text.encode()
         if len(key) >= _SHORT:
             return None
@@ -169,8 +160,8 @@ class _Rules:
             if unit & _HAS_LEAF:
                 begin = units[at] & _VALUE
                 end = self._replacements.find(b"\0", begin)
-                found = self._replacements[begin : end if end >= 0 else None]
-                return found.decode()
+                replacement = self._replacements[begin : end if end >= 0 else None]
+                return replacement.decode()
         return None
 
 
@@ -190,7 +181,7 @@ def _rules(charsmap: str) -> _Rules:
         _refuse("that is not base64")
     size = int.from_bytes(content[:4], "little")
     if len(content) < 4 or size % 4 or not 1024 <= size <= len(content) - 4:
-        _refuse("whose trie is not as long as it says")
+        _refuse("with a trie of the wrong size")
     units = np.frombuffer(content, "<u4", size // 4, 4).astype(np.int64)
     replacements = content[4 + size :]
     try:
@@ -201,35 +192,35 @@ def _rules(charsmap: str) -> _Rules:
 
 
 def _longest(units: np.ndarray[Any, np.dtype[np.int64]], replacements: bytes) -> int:
-    """Bytes of the longest replacement; a trie that leads outside, or to none, is refused."""
+    """Bytes of the longest replacement; refuses tries that point outside of the data."""
     nodes = np.flatnonzero(units & _LEAF == 0)
     inner = units[nodes]
     bases = nodes ^ (inner >> 10 << ((inner & 1 << 9) >> 6))
     if not (bases | 0xFF < units.size).all():
-        _refuse("with a trie that leads outside of itself")
+        _refuse("with a trie that points outside of itself")
     values = units[bases[inner & _HAS_LEAF > 0]] & _VALUE
     raw = np.frombuffer(replacements, np.uint8)
     if not (values <= raw.size).all():
-        _refuse("with a trie that leads beyond the replacements")
+        _refuse("with a trie that points beyond the replacements")
     ended = np.append(raw, 0)
     ends = np.flatnonzero(ended == 0)
     lengths = ends[np.searchsorted(ends, values)] - values
     if (ended[values] & 0xC0 == 0x80).any() or (lengths > LONGEST_REPLACEMENT).any():
-        _refuse(f"with replacements of half characters or of over {LONGEST_REPLACEMENT} bytes")
+        _refuse(f"with replacements of partial characters or over {LONGEST_REPLACEMENT} bytes")
     return int(lengths.max(initial=1))
 
 
 def _refuse(what: str) -> NoReturn:
     raise InvalidTokenizer(
         f"the normalizer Precompiled has a charsmap {what}",
-        f"the size of a trie, the trie and replacements, up to {MOST_BYTES >> 20} MB in base64",
+        f"expected base64 of a trie and its replacements, up to {MOST_BYTES >> 20} MB",
         "fetch the file again",
     )
 
 
 @functools.cache
 def _joining() -> re.Pattern[str]:
-    """Stretches in which no two characters beside each other are sure to be apart."""
+    """Stretches of characters that may belong to a grapheme cluster."""
     jamo = [
         point
         for _, begin, end in class_runs({0: r"[\p{GCB=L}\p{GCB=V}\p{GCB=T}]"})
@@ -241,9 +232,9 @@ def _joining() -> re.Pattern[str]:
 
 @functools.cache
 def _clusters() -> re.Pattern[str]:
-    """Grapheme clusters of several characters, as far as those of under 6 bytes need it.
+    """Grapheme clusters of several characters; only those below 6 bytes need be exact.
 
-    Flags (two characters of 4 bytes) are left out: nothing with one of them is short.
+    Flags (two characters of 4 bytes) are left out.
     """
     named = {
         "consonant": r"\p{InCB=Consonant}",
@@ -261,7 +252,7 @@ def _clusters() -> re.Pattern[str]:
     points: dict[str, list[int]] = {name: [] for name in named}
     for index, begin, end in class_runs(dict(enumerate(named.values()))):
         points[list(named)[index]].extend(range(begin, end))
-    sets = {name: f"[{inside_set(found)}]" for name, found in points.items()}
+    sets = {name: f"[{inside_set(code_points)}]" for name, code_points in points.items()}
     after, before = joined(), prepended()
     a, p = f"[{inside_set(after)}]", f"[{inside_set(before)}]"
     x = f"[{inside_set(sorted({*after} - {*points['spacing']}))}]"
@@ -280,28 +271,26 @@ def _clusters() -> re.Pattern[str]:
 
 
 MARK = "▁"
-MOST_RULES = 1 << 19  # and beginnings of their keys
+MOST_RULES = 1 << 19  # keys and their prefixes
 LONGEST_KEY = 64  # bytes
-_TOGETHER = 1 << 12  # nodes of a trie that are looked at together
+_TOGETHER = 1 << 12  # trie nodes per batch
 _LEAF_BIT = np.uint32(1 << 31)
 _LABEL_BITS = np.uint32(1 << 31 | 0xFF)
 
 
 @dataclass(frozen=True)
 class SentencePieceText(NormalizerStep):
-    """What SentencePiece does with a text by itself; no step of `tokenizers`.
+    """Normalization by SentencePiece itself; not a step of ``tokenizers``.
 
     Attributes:
         charsmap: the rules, in base64; "" for none.
-        add_dummy_prefix: whether a mark stands before the text (behind it, with the next but two).
-        remove_extra_whitespaces: whether spaces at both ends go, and of several in a row all but
-            one.
-        escape_whitespaces: whether spaces become ``▁``, and the mark is one.
-        space_is_suffix: whether the mark stands behind the text.
-        user_defined: what passes the rules untouched, the longest first.
+        add_dummy_prefix: add a mark before the text, or after it if ``space_is_suffix``.
+        remove_extra_whitespaces: strip spaces from both ends, and collapse runs of spaces.
+        escape_whitespaces: replace spaces by ``▁``, which is then also the mark.
+        user_defined: strings that the rules leave unchanged, longest first.
 
     Raises:
-        InvalidTokenizer: rules that are malformed, or write several spaces in a row.
+        InvalidTokenizer: malformed rules, or rules that write several spaces in a row.
     """
 
     charsmap: str = ""
@@ -314,77 +303,74 @@ class SentencePieceText(NormalizerStep):
     local: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        several = next((one for one in self._rules.values() if "  " in one), None)
-        several = several or next((one for one in self.user_defined if " " in one), None)
-        if several is not None:
-            _refuse_map(f"writes {several[:40]!r}, with spaces")
+        with_spaces = next((text for text in self._rules.values() if "  " in text), None)
+        with_spaces = with_spaces or next((text for text in self.user_defined if " " in text), None)
+        if with_spaces is not None:
+            _refuse_map(f"writes {with_spaces[:40]!r}, with spaces")
 
     def __getstate__(self) -> dict[str, Any]:
         return asdict(self)
 
     @property
     def growth(self) -> float:
-        """How many times as many characters a text may have after the step."""
         return max(2, *map(len, self._rules.values()), 2)
 
     def text(self, text: str) -> str:
-        """``text`` as SentencePiece sees it: the same string where nothing changes."""
+        """Normalize ``text``; returns the same string if nothing changes."""
         if not text:
             return text
-        made = self._mapped(text)
+        normalized = self._mapped(text)
         if self.remove_extra_whitespaces:
-            if not made.strip(" ") and self._is_all_spaces(text):
+            if not normalized.strip(" ") and self._is_all_spaces(text):
                 return ""
-            made = _SPACES.sub(" ", made).lstrip(" ")
+            normalized = _SPACES.sub(" ", normalized).lstrip(" ")
         if self.add_dummy_prefix and not self.space_is_suffix:
-            made = " " + made
+            normalized = " " + normalized
         space = MARK if self.escape_whitespaces else " "
-        made = made.replace(" ", space)
+        normalized = normalized.replace(" ", space)
         if self.remove_extra_whitespaces:
-            made = made.rstrip(space)
+            normalized = normalized.rstrip(space)
         if self.add_dummy_prefix and self.space_is_suffix:
-            made += space
-        return text if made == text else made
+            normalized += space
+        return text if normalized == text else normalized
 
     def _mapped(self, text: str) -> str:
-        """``text`` with the rules applied."""
         if not self._rules:
             return text
         parts: list[str] = []
         last = at = 0
-        while (found := self._several.search(text, at)) is not None:
-            begin = found.start()
-            if found.lastgroup == "untouched":
-                end, written = found.end(), found.group()
+        while (match := self._several.search(text, at)) is not None:
+            begin = match.start()
+            if match.lastgroup == "untouched":
+                end, replacement = match.end(), match.group()
             else:
-                end, written = self._longest(text, begin)
+                end, replacement = self._longest(text, begin)
             if end == begin:
                 at = begin + 1
                 continue
-            parts += (text[last:begin].translate(self._single), written)
+            parts += (text[last:begin].translate(self._single), replacement)
             last = at = end
         parts.append(text[last:].translate(self._single))
         return "".join(parts)
 
     def _longest(self, text: str, begin: int) -> tuple[int, str]:
-        """Where the longest key of several characters ends, and what is written for it."""
         for length in self._lengths:
-            written = self._rules.get(text[begin : begin + length])
-            if written is not None and begin + length <= len(text):
-                return begin + length, written
+            replacement = self._rules.get(text[begin : begin + length])
+            if replacement is not None and begin + length <= len(text):
+                return begin + length, replacement
         return begin, ""
 
     def _is_all_spaces(self, text: str) -> bool:
-        """Whether each character, or key of the rules, is written as one space."""
+        """Whether each character or key is replaced by one space."""
         at = 0
         while at < len(text):
             if (plain := self._plain_spaces.match(text, at)) is not None:
                 at = plain.end()
                 continue
-            end, written = self._longest(text, at)
+            end, replacement = self._longest(text, at)
             if end == at:
-                end, written = at + 1, self._rules.get(text[at], text[at])
-            if written != " ":
+                end, replacement = at + 1, self._rules.get(text[at], text[at])
+            if replacement != " ":
                 return False
             at = end
         return True
@@ -403,15 +389,17 @@ class SentencePieceText(NormalizerStep):
 
     @cached_property
     def _plain_spaces(self) -> re.Pattern[str]:
-        """Finds characters that are written as one space and begin no longer key."""
+        """Characters that are replaced by one space and begin no longer key."""
         longer = {key[0] for key in self._rules if len(key) > 1}
-        spaces = {key for key, written in {" ": " ", **self._rules}.items() if written == " "}
+        spaces = {
+            key for key, replacement in {" ": " ", **self._rules}.items() if replacement == " "
+        }
         plain = [ord(key) for key in spaces - longer if len(key) == 1]
         return re.compile(f"(?:{one_of(plain)})+" if plain else r"(?!)")
 
     @cached_property
     def _several(self) -> re.Pattern[str]:
-        """What finds user-defined symbols, and where a key of several characters may begin."""
+        """User-defined symbols, and positions where a key of several characters may begin."""
         longest_first = sorted(self.user_defined, key=len, reverse=True)
         untouched = "|".join(map(re.escape, longest_first))
         options = [f"(?P<untouched>{untouched})"] if untouched else []
@@ -425,33 +413,33 @@ class SentencePieceText(NormalizerStep):
 _SPACES = re.compile(" {2,}")
 
 
-@functools.lru_cache(maxsize=4)  # spm_train's own have 225,000 rules, which take two seconds
+@functools.lru_cache(maxsize=4)  # the rules of spm_train take two seconds
 def _rules_of(charsmap: str) -> dict[str, str]:
-    """Key → what is written for it, of a double-array trie in base64."""
+    """Key → value, from a double-array trie in base64."""
     try:
         content = base64.b64decode(charsmap, validate=True)
     except (binascii.Error, ValueError):
-        _refuse_map("is no base64")
+        _refuse_map("is not base64")
     size = int.from_bytes(content[:4], "little")
     if len(content) < 4 or size % 4 or not 0 < size <= len(content) - 4:
         _refuse_map("has no trie")
     units = np.frombuffer(content, "<u4", size // 4, 4).astype(np.uint32)
-    written = content[4 + size :]
+    replacements = content[4 + size :]
     rules = {}
     for key, place in _keys_of(units):
-        end = written.find(b"\0", place)
-        if not 0 <= place < len(written) or end < 0 or end - place > LONGEST_REPLACEMENT:
-            _refuse_map(f"has a rule whose text lies at {place}")
+        end = replacements.find(b"\0", place)
+        if not 0 <= place < len(replacements) or end < 0 or end - place > LONGEST_REPLACEMENT:
+            _refuse_map(f"has a rule with an invalid offset {place}")
         try:
-            rules[key.decode()] = written[place:end].decode()
+            rules[key.decode()] = replacements[place:end].decode()
         except UnicodeDecodeError:
             _refuse_map("has a rule that is not UTF-8")
     return rules
 
 
 def _keys_of(units: NDArray[np.uint32]) -> list[tuple[bytes, int]]:
-    """The keys of a double-array trie and their values, breadth first."""
-    found: list[tuple[bytes, int]] = []
+    """Keys of a double-array trie and their values, breadth first."""
+    entries: list[tuple[bytes, int]] = []
     keys = [b""]
     nodes = _children_base(units[:1], np.zeros(1, np.int64))
     visited = 0
@@ -465,22 +453,21 @@ def _keys_of(units: NDArray[np.uint32]) -> list[tuple[bytes, int]]:
         visited += len(rows)
         if visited > MOST_RULES or (len(rows) and len(keys[0]) == LONGEST_KEY):
             _refuse_map("has too many rules, or too long ones")
-        taken = units[here]
+        child_units = units[here]
         keys = [keys[row] + bytes([column + 1]) for row, column in zip(rows, columns, strict=True)]
-        nodes = _children_base(taken, here)
-        ending = np.flatnonzero((taken >> np.uint32(8)) & np.uint32(1))
+        nodes = _children_base(child_units, here)
+        ending = np.flatnonzero((child_units >> np.uint32(8)) & np.uint32(1))
         for index in ending.tolist():
             value = units[nodes[index]] if nodes[index] < len(units) else np.uint32(0)
             if not value & _LEAF_BIT:
                 _refuse_map("has a key without a value")
-            found.append((keys[index], int(value & ~_LEAF_BIT)))
-    return found
+            entries.append((keys[index], int(value & ~_LEAF_BIT)))
+    return entries
 
 
 def _children_of(
     units: NDArray[np.uint32], nodes: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Of each child of some nodes: the number of its node, its label less one, its place."""
     labels = np.arange(1, 256, dtype=np.int64)
     places = nodes[:, None] ^ labels
     inside = places < len(units)
@@ -497,6 +484,6 @@ def _children_base(units: NDArray[np.uint32], places: NDArray[np.int64]) -> NDAr
 def _refuse_map(problem: str) -> NoReturn:
     raise InvalidTokenizer(
         f"the normalizer of a SentencePiece model {problem}",
-        "rules as spm_train writes them",
+        "expected rules as spm_train writes them",
         "train or export the model again",
     )

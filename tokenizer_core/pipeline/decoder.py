@@ -1,8 +1,7 @@
-"""Decoders of tokenizer.json: how the strings of tokens become text.
+"""Decoders of tokenizer.json: strings of tokens to text.
 
-Each step takes strings and gives strings, and in the end they are joined. Most of them look at one
-string at a time, which is what `DecoderSteps.joining` and `DecoderSteps.by_place` are about: who
-decodes much prepares every token of a vocab once.
+Most steps look at one string at a time. `DecoderSteps.joining` and `DecoderSteps.by_place` use this
+to prepare every token of a vocab once.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from bpeline.tokenizer_core.pipeline.stages import (
 from bpeline.tokenizer_core.splitting import SplitPattern
 from bpeline.tokenizer_core.vocabulary import from_printable
 
-_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")  # with a sign Rust reads it, too
+_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2}|\+[0-9A-Fa-f])>")  # Rust also accepts the sign
 _BROKEN = "\ufffd"
 _SECONDS = 5.0  # for a regex on one string
-# What WordPiece and CTC clean up, in this order.
+# Replacements of ``cleanup`` in WordPiece and CTC, in this order.
 _CLEANED = (
     (" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"),
     (" 'm", "'m"), (" do not", " don't"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"),
@@ -39,33 +38,23 @@ _CLEANED = (
 
 @dataclass(frozen=True, slots=True)
 class DecoderStep(Stage):
-    """A step from the strings of tokens to strings."""
+    """A step from strings to strings."""
 
     def applied(self, tokens: list[str]) -> list[str]:
-        """What becomes of the strings of tokens."""
         raise NotImplementedError
 
 
 class Shown(NamedTuple):
-    """What each of many tokens looks like in text.
-
-    Attributes:
-        contents: bytes of each token.
-        bytes_alone: which of them (by position) are single bytes, with ``whole_runs``.
-    """
+    """Bytes of tokens; with ``whole_runs`` also the indices of the single bytes."""
 
     contents: list[bytes]
     bytes_alone: frozenset[int]
 
 
 class Joining(NamedTuple):
-    """Bytes that are joined, made text, and go through the steps that are left.
+    """How to decode by joining bytes: ``show`` gives them, ``after`` takes their text.
 
-    Attributes:
-        show: the bytes of each of many tokens.
-        whole_runs: where a run of tokens of single bytes is not UTF-8, each of them becomes U+FFFD;
-            otherwise bytes that are not UTF-8 become U+FFFD as Python's decoder replaces them.
-        after: the steps that the joined text goes through.
+    With ``whole_runs``, each token in a run of byte tokens that is not UTF-8 becomes U+FFFD.
     """
 
     show: Callable[[list[str]], Shown]
@@ -75,8 +64,6 @@ class Joining(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ByteLevel(DecoderStep):
-    """Printable characters to the bytes they stand for; its flags change nothing here."""
-
     kind = "ByteLevel"
     add_prefix_space: bool = True
     trim_offsets: bool = True
@@ -88,26 +75,26 @@ class ByteLevel(DecoderStep):
 
 @dataclass(frozen=True, slots=True)
 class ByteFallback(DecoderStep):
-    """``<0xE4>`` and the like to the bytes they name, where a run of them is UTF-8."""
+    """Runs of ``<0xE4>`` and the like to the text of these bytes, if they are UTF-8."""
 
     kind = "ByteFallback"
 
     def applied(self, tokens: list[str]) -> list[str]:
-        made = list[str]()
+        strings = list[str]()
         run = bytearray()
         for token in tokens:
             if (byte := _byte_named(token)) is not None:
                 run.append(byte)
                 continue
-            made += _text_of_run(run)
+            strings += _text_of_run(run)
             run.clear()
-            made.append(token)
-        return made + _text_of_run(run)
+            strings.append(token)
+        return strings + _text_of_run(run)
 
 
 @dataclass(frozen=True, slots=True)
 class Fuse(DecoderStep):
-    """All strings to one."""
+    """Joins all strings."""
 
     kind = "Fuse"
 
@@ -117,7 +104,7 @@ class Fuse(DecoderStep):
 
 @dataclass(frozen=True, slots=True)
 class Strip(DecoderStep):
-    """Up to so many of one character are taken from both ends of each string."""
+    """Removes up to ``start`` and ``stop`` characters ``content`` from both ends."""
 
     kind = "Strip"
     content: str
@@ -126,7 +113,7 @@ class Strip(DecoderStep):
 
     def __post_init__(self) -> None:
         if len(self.content) != 1 or min(self.start, self.stop) < 0:
-            raise Unfit("takes no single character, or less than none")
+            raise Unfit("has several characters as content, or a negative count")
 
     def applied(self, tokens: list[str]) -> list[str]:
         return [self._stripped(token) for token in tokens]
@@ -139,7 +126,7 @@ class Strip(DecoderStep):
 
 @dataclass(frozen=True)
 class Replace(DecoderStep):
-    """A string, or what a regex matches, to another string in each string."""
+    """Replaces a string, or the matches of a regex, in each string."""
 
     kind = "Replace"
     pattern: Pattern
@@ -152,7 +139,7 @@ class Replace(DecoderStep):
     def applied(self, tokens: list[str]) -> list[str]:
         source = self.pattern.source
         if not self.pattern.is_regex:
-            # Of an empty string not even an empty pattern makes more.
+            # Keep empty strings: an empty pattern would match in them.
             return [token and token.replace(source, self.content) for token in tokens]
         try:
             return [
@@ -162,8 +149,8 @@ class Replace(DecoderStep):
         except TimeoutError:
             raise PatternExceedsLimit(
                 f"the regex {source[:80]!r} of a decoder takes more than {_SECONDS:.0f} s",
-                "regexes that do not try the same characters again and again",
-                "remove it from the tokenizer.json, and load that",
+                "expected a regex without nested repetitions",
+                "remove it from the tokenizer.json and load that",
             ) from None
 
     @cached_property
@@ -173,7 +160,7 @@ class Replace(DecoderStep):
 
 @dataclass(frozen=True, slots=True)
 class Metaspace(DecoderStep):
-    """Marks to spaces; in the first string they are dropped."""
+    """Marks to spaces; removes marks in the first string."""
 
     kind = "Metaspace"
     replacement: str
@@ -184,37 +171,37 @@ class Metaspace(DecoderStep):
 
     def __post_init__(self) -> None:
         if len(self.replacement) != 1:
-            raise Unfit("replaces no single character")
+            raise Unfit("has a replacement that is not a single character")
         if not self.add_prefix_space and self.prepend_scheme != "never":
-            raise Unfit("has add_prefix_space and prepend_scheme at odds")
+            raise Unfit("has add_prefix_space and prepend_scheme that contradict each other")
 
     def applied(self, tokens: list[str]) -> list[str]:
-        kept = self.prepend_scheme == "never"
+        is_never = self.prepend_scheme == "never"
         return [
-            token.replace(self.replacement, " " if kept or number else "")
+            token.replace(self.replacement, " " if is_never or number else "")
             for number, token in enumerate(tokens)
         ]
 
 
 @dataclass(frozen=True, slots=True)
 class WordPiece(DecoderStep):
-    """A space before each string but the first, where no prefix says that a word goes on."""
+    """Removes the prefix of continuations; adds a space before all other strings."""
 
     kind = "WordPiece"
     prefix: str
     cleanup: bool
 
     def applied(self, tokens: list[str]) -> list[str]:
-        made = tokens[:1] + [
+        strings = tokens[:1] + [
             token[len(self.prefix) :] if token.startswith(self.prefix) else f" {token}"
             for token in tokens[1:]
         ]
-        return list(map(_cleaned, made)) if self.cleanup else made
+        return list(map(_cleaned, strings)) if self.cleanup else strings
 
 
 @dataclass(frozen=True, slots=True)
 class EndOfWord(DecoderStep):
-    """A suffix to a space; in the last string it is dropped."""
+    """A suffix to a space; removes it in the last string."""
 
     kind = "BPEDecoder"
     suffix: str
@@ -227,7 +214,7 @@ class EndOfWord(DecoderStep):
 
 @dataclass(frozen=True, slots=True)
 class Ctc(DecoderStep):
-    """Of equal strings side by side one, without padding."""
+    """Removes repeated strings and padding."""
 
     kind = "CTC"
     pad_token: str
@@ -235,7 +222,7 @@ class Ctc(DecoderStep):
     cleanup: bool
 
     def applied(self, tokens: list[str]) -> list[str]:
-        made = []
+        strings = []
         for number, token in enumerate(tokens):
             if number and token == tokens[number - 1]:
                 continue
@@ -244,8 +231,8 @@ class Ctc(DecoderStep):
             if self.cleanup:
                 token = _cleaned(token).replace(self.word_delimiter_token, " ")
             if token:
-                made.append(token)
-        return made
+                strings.append(token)
+        return strings
 
 
 DECODERS = Part[DecoderStep](
@@ -263,56 +250,43 @@ _BY_PLACE = (Replace, Strip, Metaspace, WordPiece, EndOfWord)
 
 @dataclass(frozen=True)
 class DecoderSteps:
-    """The decoder of a tokenizer.json; two are equal when their descriptions are.
-
-    Attributes:
-        decoder: None: strings are joined by spaces.
-    """
+    """The decoder of a tokenizer.json; None joins strings by spaces."""
 
     decoder: DecoderStep | InOrder[DecoderStep] | None
 
     def described(self) -> dict[str, Any] | None:
-        """The decoder as in tokenizer.json; None for null."""
         return None if self.decoder is None else self.decoder.described()
 
     @classmethod
     def of_description(cls, given: Any) -> DecoderSteps:
-        """Read the ``decoder`` of tokenizer.json.
-
-        Raises:
-            InvalidTokenizer: of another type, a part is missing, or a regex that engines read
-                differently.
-        """
         return cls(None if given is None else DECODERS.read(given))
 
     def applied(self, tokens: list[str]) -> list[str]:
-        """The strings that are joined to a text."""
         if self.decoder is None:
             return tokens[:1] + [f" {token}" for token in tokens[1:]]
         return _applied(self.steps, tokens)
 
     def text_of(self, tokens: list[str]) -> str:
-        """The text of tokens, exactly as ``tokenizers`` puts it together."""
         return "".join(self.applied(tokens))
 
     @cached_property
     def steps(self) -> tuple[DecoderStep, ...]:
-        """The steps one after the other, those of sequences among them."""
+        """All steps in order, without nested sequences."""
         return () if self.decoder is None else tuple(leaves(self.decoder))
 
     @cached_property
     def by_place(self) -> bool:
-        """Whether what becomes of a token depends on it and on its being first or last alone."""
+        """Whether each token's text depends only on it and on being first or last."""
         return all(isinstance(step, _BY_PLACE) for step in self.steps)
 
     @cached_property
     def ends_differ(self) -> bool:
-        """Whether the last token may become something else than it would among others."""
+        """Whether the last token is decoded differently."""
         return any(isinstance(step, EndOfWord) for step in self.steps)
 
     @cached_property
     def taken_from_the_beginning(self) -> tuple[str, int] | None:
-        """The character, and how many of it, where nothing else happens to one string."""
+        """Character and count that a sole Strip removes from the beginning, if any."""
         if not self.steps:
             return "", 0
         step = self.steps[0] if len(self.steps) == 1 else None
@@ -320,7 +294,7 @@ class DecoderSteps:
 
     @cached_property
     def joining(self) -> Joining | None:
-        """How tokens become bytes that are joined; None where they are not."""
+        """How to decode by joining bytes; None if the steps do not allow it."""
         if self.decoder is None:
             return None
         count = 0
@@ -335,16 +309,16 @@ class DecoderSteps:
             return None
 
         def show(tokens: list[str]) -> Shown:
-            made = _applied(alone, tokens)
+            strings = _applied(alone, tokens)
             if printable:
-                return Shown(list(map(_bytes_of_printable, made)), frozenset())
+                return Shown(list(map(_bytes_of_printable, strings)), frozenset())
             if not whole_runs:
-                return Shown([token.encode() for token in made], frozenset())
-            named = {number: _byte_named(token) for number, token in enumerate(made)}
-            singles = {number: byte for number, byte in named.items() if byte is not None}
+                return Shown([token.encode() for token in strings], frozenset())
+            byte_of = {number: _byte_named(token) for number, token in enumerate(strings)}
+            singles = {number: byte for number, byte in byte_of.items() if byte is not None}
             contents = [
                 bytes([singles[number]]) if number in singles else token.encode()
-                for number, token in enumerate(made)
+                for number, token in enumerate(strings)
             ]
             return Shown(contents, frozenset(singles))
 
@@ -357,8 +331,8 @@ def _applied(steps: Iterable[DecoderStep], tokens: list[str]) -> list[str]:
     return tokens
 
 
+# A token with a character that stands for no byte is its own UTF-8.
 def _bytes_of_printable(token: str) -> bytes:
-    """A token with a character that stands for no byte is what it reads."""
     try:
         return from_printable(token)
     except KeyError:
@@ -366,8 +340,8 @@ def _bytes_of_printable(token: str) -> bytes:
 
 
 def _byte_named(token: str) -> int | None:
-    named = _BYTE.fullmatch(token)
-    return int(named[1], 16) if named else None
+    match = _BYTE.fullmatch(token)
+    return int(match[1], 16) if match else None
 
 
 def _text_of_run(run: Sequence[int]) -> list[str]:
@@ -380,18 +354,18 @@ def _text_of_run(run: Sequence[int]) -> list[str]:
 
 
 def _cleaned(token: str) -> str:
-    for found, instead in _CLEANED:
-        token = token.replace(found, instead)
+    for old, new in _CLEANED:
+        token = token.replace(old, new)
     return token
 
 
 def _refuse_misread(source: str) -> None:
-    """Only what all engines read alike, which never matches nothing, and is regular."""
+    """Refuse regexes that engines may read differently or that match empty strings."""
     try:
         pattern = SplitPattern(source)
-        same = not pattern.drops_gaps and pattern.regex_for_export == source
-        usable = same and pattern.automaton is not None
+        is_same = not pattern.drops_gaps and pattern.regex_for_export == source
+        is_usable = is_same and pattern.automaton is not None
     except InvalidPattern as refused:
         raise Unfit(f"has a regex that cannot be used: {refused.happened}") from refused
-    if not usable:
+    if not is_usable:
         raise Unfit(f"has the regex {source[:80]!r}, which engines may read differently")

@@ -1,4 +1,4 @@
-"""Models of tokenizer.json as the file holds them: vocab, merges or scores, and flags."""
+"""Models of tokenizer.json: vocab, merges or scores, and flags."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from bpeline.tokenizer_core.pipeline.stages import InOrder, Part, Stage, Unfit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BPE(Stage):
-    """Byte pair encoding, over bytes or characters.
+    """Byte pair encoding over bytes or characters.
 
     Attributes:
         vocab: token → id.
-        merges: pairs of tokens by rank, or strings with a space between both.
+        merges: pairs of tokens by rank, or strings with a space between.
     """
 
     kind = "BPE"
@@ -33,12 +33,12 @@ class BPE(Stage):
         _require_names(self.vocab)
         for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
             if value := getattr(self, name):
-                raise Unfit(f"sets {name} to {str(value)[:40]!r}", f"{name}: null")
+                raise Unfit(f"sets {name} to {str(value)[:40]!r}", f"expected {name}: null")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordPiece(Stage):
-    """Longest match in a vocab of beginnings of words and what continues them."""
+    """Longest match among beginnings and continuations of words."""
 
     kind = "WordPiece"
     unk_token: str = "[UNK]"
@@ -49,12 +49,12 @@ class WordPiece(Stage):
     def __post_init__(self) -> None:
         _require_names(self.vocab)
         if self.unk_token not in self.vocab:
-            raise Unfit(f"lacks {self.unk_token[:40]!r}, its unknown token, in the vocab")
+            raise Unfit(f"lacks its unknown token {self.unk_token[:40]!r} in the vocab")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unigram(Stage):
-    """The pieces whose scores add up to the most.
+    """The segmentation with the highest sum of scores.
 
     Attributes:
         vocab: [token, score] by id.
@@ -72,7 +72,7 @@ MODELS = Part[BPE | WordPiece | Unigram](
 
 
 def kind_of_model(given: Any) -> str:
-    """The type of a model; older files do not name it, and what is in it tells."""
+    """The type of a model; inferred for older files, which do not name it."""
     if not isinstance(given, dict) or "type" in given or "vocab" not in given:
         return str(given.get("type", "without type"))[:40] if isinstance(given, dict) else "none"
     if "merges" in given:
@@ -83,11 +83,6 @@ def kind_of_model(given: Any) -> str:
 
 
 def read_model(given: Any) -> BPE | WordPiece | Unigram:
-    """The model of a tokenizer.json.
-
-    Raises:
-        InvalidTokenizer: naming the type or the member that is not understood.
-    """
     model = MODELS.read({**given, "type": kind_of_model(given)})
     assert not isinstance(model, InOrder)
     return model
@@ -95,4 +90,4 @@ def read_model(given: Any) -> BPE | WordPiece | Unigram:
 
 def _require_names(vocab: Any) -> None:
     if not isinstance(vocab, Mapping):
-        raise Unfit("holds no vocab", "the vocab is an object of token → id")
+        raise Unfit("holds no vocab", "expected an object of token → id")

@@ -1,7 +1,6 @@
-"""Normalizers of tokenizer.json: what becomes of a text before it is cut.
+"""Normalizers of tokenizer.json, equal to those of ``tokenizers`` 0.23.3.
 
-Each step is what `tokenizers` 0.23.3 does, and returns the same string where it changes nothing.
-Precompiled, and what SentencePiece does by itself, are in `charsmap`.
+`charsmap` holds Precompiled and SentencePiece's own normalization.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from bpeline.tokenizer_core.splitting import (
 )
 from bpeline.tokenizer_core.text import Text, utf8_of
 
-MOST_CONTENT = 1024  # characters that a step puts in
-MOST_GROWTH = 1024  # times as many characters after all steps as before, at worst
+MOST_CONTENT = 1024  # characters that a step inserts
+MOST_GROWTH = 1024  # factor by which a text may grow
 _BLOCK = 1 << 20  # bytes that are normalized together
-# After these bytes every local step may begin anew: a line feed, and what is ASCII on both sides
-# but for CR LF.
+# Local steps do not look across these positions: after a line feed, and between two ASCII
+# characters except CR LF.
 _CUT = re.compile(rb"\n|[\x00-\x0c\x0e-\x7f](?=[\x00-\x7f])")
 
 
 @dataclass(frozen=True, slots=True)
 class NFC(NormalizerStep):
-    """A Unicode form; the other three are subclasses."""
+    """A Unicode normalization form; base of the other three."""
 
     kind = "NFC"
 
@@ -52,20 +51,14 @@ class NFC(NormalizerStep):
 
 
 class NFD(NFC):
-    """The same as `NFC`, of another form."""
-
     kind = "NFD"
 
 
 class NFKC(NFC):
-    """The same as `NFC`, of another form."""
-
     kind = "NFKC"
 
 
 class NFKD(NFC):
-    """The same as `NFC`, of another form."""
-
     kind = "NFKD"
 
 
@@ -81,7 +74,7 @@ class Nmt(NormalizerStep):
 
 @dataclass(frozen=True, slots=True)
 class Lowercase(NormalizerStep):
-    """Each character by itself: a sigma that ends a word is any sigma."""
+    """Lowercases each character by itself, so a final sigma is not special."""
 
     kind = "Lowercase"
 
@@ -91,7 +84,7 @@ class Lowercase(NormalizerStep):
 
 @dataclass(frozen=True, slots=True)
 class StripAccents(NormalizerStep):
-    """Drops marks of every kind; characters that hold one are decomposed by another step."""
+    """Drops combining marks; does not decompose characters."""
 
     kind = "StripAccents"
 
@@ -101,8 +94,6 @@ class StripAccents(NormalizerStep):
 
 @dataclass(frozen=True, slots=True)
 class Strip(NormalizerStep):
-    """Drops white space from the ends of a text."""
-
     kind = "Strip"
     local: ClassVar[bool] = False
     strip_left: bool
@@ -116,7 +107,7 @@ class Strip(NormalizerStep):
 
 @dataclass(frozen=True, slots=True)
 class Prepend(NormalizerStep):
-    """Puts something before every text that is not empty."""
+    """Adds a string before every text that is not empty."""
 
     kind = "Prepend"
     local: ClassVar[bool] = False
@@ -133,16 +124,14 @@ class Prepend(NormalizerStep):
         return self.prepend + text if text and self.prepend else text
 
     def utf8(self, content: bytes) -> bytes:
-        """The same of UTF-8, which need not become a string for it."""
         return self.prepend.encode() + content if content and self.prepend else content
 
 
 @dataclass(frozen=True)
 class Replace(NormalizerStep):
-    """Puts ``content``, as it stands, for every match of a string or a regex.
+    """Replaces matches of a string or a regex by the literal ``content``.
 
-    A regex must be one that an automaton runs, which takes no more time on one text than on
-    another, and that Oniguruma reads alike.
+    A regex must be regular, so that it runs in linear time, and Oniguruma must read it alike.
     """
 
     kind = "Replace"
@@ -164,7 +153,7 @@ class Replace(NormalizerStep):
         except InvalidPattern as error:
             raise _no_regex(source, error.happened) from error
         if automaton is None:
-            raise _no_regex(source, "it is beyond an automaton")
+            raise _no_regex(source, "it is not regular")
         if not alike:
             raise _no_regex(source, "tokenizers reads it differently")
 
@@ -174,8 +163,8 @@ class Replace(NormalizerStep):
     @property
     def name(self) -> str:
         source = self.pattern.source
-        found = f"/{source}/" if self.pattern.is_regex else repr(source)
-        return f"Replace({found}, {self.content!r})"
+        pattern = f"/{source}/" if self.pattern.is_regex else repr(source)
+        return f"Replace({pattern}, {self.content!r})"
 
     @property
     def growth(self) -> float:
@@ -197,17 +186,17 @@ class Replace(NormalizerStep):
         if not matched.any():
             return text
         ends = np.append(begins[1:], whole.size)
-        put = self.content.encode()
+        replacement = self.content.encode()
         out: list[bytes] = []
         last = 0
         for begin, end in zip(begins[matched].tolist(), ends[matched].tolist(), strict=True):
-            out += (content[last:begin], put)
+            out += (content[last:begin], replacement)
             last = end
         out.append(content[last:])
         return _same(text, b"".join(out).decode())
 
     def utf8(self, content: bytes) -> bytes:
-        """The same of UTF-8, of a string: no character of several bytes stands within others."""
+        # Only for strings: in UTF-8 no character occurs within others.
         changed = content.replace(self.pattern.source.encode(), self.content.encode())
         return content if changed == content else changed
 
@@ -219,7 +208,7 @@ class Replace(NormalizerStep):
 
     @cached_property
     def _in_one_line(self) -> Callable[[str], str] | None:
-        """What the ``regex`` package does in a line, where it never has to try anything twice."""
+        """Replacement by the ``regex`` package, for patterns that never backtrack."""
         if not never_tries_twice(self.pattern.source):
             return None
         matches, content = SplitPattern(self.pattern.source).compiled, self.content
@@ -228,12 +217,12 @@ class Replace(NormalizerStep):
 
 @dataclass(frozen=True, slots=True)
 class BertNormalizer(NormalizerStep):
-    """What BERT does, in this order.
+    """BERT's normalization, in this order.
 
     Attributes:
-        clean_text: control characters are dropped, other white space becomes a space.
-        handle_chinese_chars: a space before and after each ideograph.
-        strip_accents: decomposed, then without nonspacing marks; None: if ``lowercase``.
+        clean_text: drop control characters; other white space becomes a space.
+        handle_chinese_chars: add a space before and after each ideograph.
+        strip_accents: decompose, then drop nonspacing marks; None: as ``lowercase``.
         lowercase: as `Lowercase`.
     """
 
@@ -245,13 +234,13 @@ class BertNormalizer(NormalizerStep):
 
     @property
     def name(self) -> str:
-        done = {
+        steps = {
             "clean text": self.clean_text,
             "Chinese characters": self.handle_chinese_chars,
             "strip accents": self._strips_accents,
             "lowercase": self.lowercase,
         }
-        return f"BertNormalizer({', '.join(name for name, does in done.items() if does)})"
+        return f"BertNormalizer({', '.join(name for name, does in steps.items() if does)})"
 
     @property
     def growth(self) -> float:
@@ -286,69 +275,59 @@ NORMALIZERS = Part[NormalizerStep](
 
 @dataclass(frozen=True, slots=True)
 class Normalizer:
-    """Steps that change a text one after the other, as `tokenizers` 0.23.3 does.
-
-    None stands for no normalizer; there is no `Normalizer` without steps.
+    """Steps in order; None stands for no normalizer.
 
     Attributes:
-        steps: at least one, and at most `MOST_STEPS`.
+        steps: 1 to `MOST_STEPS`.
 
     Raises:
-        InvalidTokenizer: no steps, too many, or such as make too much out of little.
+        InvalidTokenizer: no steps, too many, or steps that may make a text too long.
     """
 
     steps: tuple[NormalizerStep, ...]
 
     def __post_init__(self) -> None:
         if not 0 < len(self.steps) <= MOST_STEPS:
-            NORMALIZERS.refuse(f"has {len(self.steps)} steps", f"1 to {MOST_STEPS} steps")
+            NORMALIZERS.refuse(f"has {len(self.steps)} steps", f"expected 1 to {MOST_STEPS} steps")
         growth = 1.0
         for step in self.steps:
             growth *= step.growth
         if growth > MOST_GROWTH:
             NORMALIZERS.refuse(
-                f"may make a text {growth:.0f} times as long", f"up to {MOST_GROWTH} times as long"
+                f"may make a text {growth:.0f} times as long",
+                f"expected up to {MOST_GROWTH} times",
             )
 
     @classmethod
     def of_description(cls, part: Any) -> Normalizer | None:
-        """The normalizer of a tokenizer.json, or what `described` gave; None for none.
-
-        Sequences in Sequences are one; null and a Sequence without steps are no normalizer.
-
-        Raises:
-            InvalidTokenizer: naming the type or key that is not understood.
-        """
+        """Read the ``normalizer`` of a tokenizer.json; nested Sequences are flattened."""
         steps = NORMALIZERS.steps(part)
         return cls(steps) if steps else None
 
     def described(self) -> dict[str, Any]:
-        """JSON values as in a tokenizer.json; equal normalizers have equal ones."""
         if len(self.steps) == 1:
             return self.steps[0].described()
         return {"type": "Sequence", "normalizers": [step.described() for step in self.steps]}
 
     @property
     def name(self) -> str:
-        """For people, such as ``NFC`` or ``NFD, StripAccents``."""
+        """For display, such as ``NFD, StripAccents``."""
         return ", ".join(step.name for step in self.steps)
 
     @property
     def replaces_regex(self) -> bool:
-        """Whether a step replaces what a regex matches."""
         return any(isinstance(step, Replace) and step.pattern.is_regex for step in self.steps)
 
     def text(self, text: str) -> str:
-        """``text`` after all steps: the same string where nothing changes."""
+        """Apply all steps; returns the same string if nothing changes."""
         for step in self.steps:
             text = step.text(text)
         return text
 
     def content(self, content: bytes) -> bytes:
-        """The UTF-8 of a text after all steps: the same object where nothing changes.
+        """Apply all steps to UTF-8; returns the same object if nothing changes.
 
-        Long texts are changed block by block, unless a step looks at a whole text (Strip, Prepend,
-        Replace).
+        Long texts are normalized in blocks, unless a step is not `local`.
         """
         if all(map(_is_of_bytes, self.steps)):
             for step in self.steps:
@@ -364,10 +343,9 @@ class Normalizer:
         return b"".join(changed)
 
     def contents(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """What `content` makes of each of several texts.
+        """`content` of each of several texts.
 
-        Many short ones are changed as one text, with a character between them that steps leave
-        alone and do not see across.
+        Many short texts are joined by a character that all steps keep, and normalized together.
         """
         if len(pieces) > 1 and all(step.local and step.text("\0") == "\0" for step in self.steps):
             whole = b"\0".join(pieces)
@@ -388,8 +366,8 @@ def _is_of_bytes(step: NormalizerStep) -> bool:
 def _blocks(content: bytes) -> Iterator[bytes]:
     begin = 0
     while begin < len(content):
-        found = _CUT.search(content, begin + _BLOCK)
-        end = found.end() if found else len(content)
+        match = _CUT.search(content, begin + _BLOCK)
+        end = match.end() if match else len(content)
         yield content[begin:end]
         begin = end
 
@@ -398,7 +376,7 @@ def _in_form(form: Any, text: str) -> str:
     changed = unicodedata.normalize(form, text)
     if changed is text or changed == text:
         return text
-    # Characters that this Python may know better neither change nor let others pass.
+    # Keep characters that only newer Unicode versions normalize, and do not reorder across them.
     parts = tables.without_forms().split(text)
     if len(parts) > 1:
         parts[::2] = (unicodedata.normalize(form, part) for part in parts[::2])
@@ -425,11 +403,11 @@ def _positions(bitmap: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, 
 
 def _require_short(content: str) -> None:
     if len(content) > MOST_CONTENT:
-        raise Unfit(f"has a text of {len(content)} characters", f"up to {MOST_CONTENT} characters")
+        raise Unfit(f"has a text of {len(content)} characters", f"expected up to {MOST_CONTENT}")
 
 
 def _no_regex(regex: str, why: str) -> Unfit:
     return Unfit(
         f"has the regex {regex[:200]!r}, which cannot be used: {why}",
-        "regexes that an automaton runs and that tokenizers (Oniguruma) reads alike, such as ' +'",
+        "expected a regular regex that tokenizers (Oniguruma) reads alike, such as ' +'",
     )

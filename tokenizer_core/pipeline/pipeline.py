@@ -1,9 +1,4 @@
-"""The steps around the model of an imported tokenizer, as one value.
-
-HuggingFace calls the whole a pipeline: normalizer, pre-tokenizer, model, post-processor,
-decoder. The pre-tokenizer's cuts are the split pattern and the model is the algorithm; added
-tokens and the decoder have modules of their own.
-"""
+"""The pipeline of an imported tokenizer: all stages around its model."""
 
 from __future__ import annotations
 
@@ -24,18 +19,16 @@ from bpeline.tokenizer_core.vocabulary import TokenTable
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The steps before and behind a model.
+    """The stages around a model. The pre-tokenizer is the split pattern of the spec.
 
     Attributes:
-        added_tokens: found in every text; those that are special unless a call says otherwise.
-        normalizer: of what lies between added tokens.
-        prefix: of each piece that is left then.
-        template: ids around one text, where they are asked for.
-        decoder: how tokens become text; None where their bytes are joined.
-        carried: parts of a tokenizer.json as they were found, for exports: its pre-tokenizer, which
-            the split pattern follows, and truncation and padding, which are never applied.
-        model_tokens: ids of the added tokens that the model makes of text, too; None: those of
-            single bytes and those that merges make.
+        prefix: added to each piece after normalization.
+        template: the post-processor, used with ``add_special_tokens``.
+        decoder: None joins the bytes of tokens.
+        carried: parts of a tokenizer.json that are only kept for exports: its pre-tokenizer,
+            truncation and padding.
+        model_tokens: ids of added tokens that the model can also produce; None: those of single
+            bytes and those that merges produce.
     """
 
     added_tokens: tuple[AddedToken, ...] = ()
@@ -47,7 +40,6 @@ class Pipeline:
     model_tokens: tuple[int, ...] | None = None
 
     def described(self) -> dict[str, Any]:
-        """The value as JSON, which `of_description` reads, without parts that are not there."""
         parts = {
             "added_tokens": [token.described() for token in self.added_tokens],
             "normalizer": self.normalizer and self.normalizer.described(),
@@ -60,26 +52,25 @@ class Pipeline:
         return {name: part for name, part in parts.items() if part}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For other processes: what its parts keep may be compiled there only.
+        # Pickle the description: cached values may hold compiled code.
         return type(self).of_description, (self.described(),)
 
     @property
     def shown(self) -> dict[int, bytes]:
-        """What added tokens that are normalized before they are sought look like in text: by id."""
+        """id → text of the added tokens that are matched after normalization."""
         if self.normalizer is None:
             return {}
         content = self.normalizer.content
         return {
-            one.id: content(one.content.encode()) for one in self.added_tokens if one.normalized
+            token.id: content(token.content.encode())
+            for token in self.added_tokens
+            if token.normalized
         }
 
     def without_twins(self, vocab: Mapping[int, bytes]) -> Mapping[int, bytes]:
-        """A vocab without the added tokens whose text is also that of an ordinary token.
-
-        Merges make the ordinary one.
-        """
+        """A vocab without added tokens whose text is also an ordinary token."""
         if isinstance(vocab, TokenTable) or len(set(vocab.values())) == len(vocab):
-            return vocab  # as nearly always
+            return vocab
         added = {token.id for token in self.added_tokens}
         others = {token for id_, token in vocab.items() if id_ not in added}
         return {id_: t for id_, t in vocab.items() if id_ not in added or t not in others}
@@ -87,12 +78,10 @@ class Pipeline:
     def with_model_tokens(
         self, vocab: Collection[str], merged: Collection[int], is_met: Callable[[str], bool]
     ) -> Pipeline:
-        """The value with `model_tokens`, where their default is wrong.
+        """Set `model_tokens` if the default is wrong.
 
-        Args:
-            vocab: tokens of the model.
-            merged: ids that its merges make.
-            is_met: whether the model may be given a token's text as a whole.
+        ``vocab`` are tokens of the model, ``merged`` ids that merges produce; ``is_met`` tells
+        whether the model may see the whole text of a token.
         """
         usual = {token.id for token in self.added_tokens if _is_usual(token, merged)}
         exact = {token.id for token in self.added_tokens if token.content in vocab}
@@ -102,24 +91,17 @@ class Pipeline:
         return replace(self, model_tokens=tuple(sorted(exact)))
 
     def hidden(self, merged: Collection[int]) -> set[int]:
-        """Ids of added tokens that are found in texts, and that the model never makes.
-
-        Args:
-            merged: ids that merges make.
-        """
-        known = self.model_tokens
+        """Ids of added tokens that the model never produces; ``merged`` are ids of merges."""
+        model_tokens = self.model_tokens
         return {
             token.id
             for token in self.added_tokens
-            if not (_is_usual(token, merged) if known is None else token.id in known)
+            if not (_is_usual(token, merged) if model_tokens is None else token.id in model_tokens)
         }
 
     @property
     def behaviour(self) -> dict[str, Any]:
-        """What of it decides ids or text beyond special tokens that a call allows; {} for nothing.
-
-        What is carried decides nothing.
-        """
+        """Description of what decides ids or text besides special tokens."""
         described = self.described()
         described.pop("carried", None)
         if not self.normalizer and all(map(_is_plain, self.added_tokens)):
@@ -128,17 +110,16 @@ class Pipeline:
 
     @property
     def special_tokens(self) -> dict[str, int]:
-        """The added tokens that are special: token → id."""
         return {token.content: token.id for token in self.added_tokens if token.special}
 
     @property
     def pre_tokenizer(self) -> Any:
-        """As HuggingFace's JSON; None where the file had none, or was another."""
+        """HuggingFace's JSON of the pre-tokenizer, if the file had one."""
         return (self.carried or {}).get("pre_tokenizer")
 
     @property
     def lost_without(self) -> str:
-        """What of it changes ids or text, for a reader who knows special tokens alone; or ""."""
+        """Parts that a format with only special tokens would lose, as text; or ""."""
         parts = {
             "a normalizer": self.normalizer,
             "a prefix of texts": self.prefix,
@@ -149,11 +130,7 @@ class Pipeline:
 
     @cached_property
     def preparation(self) -> TextPreparation | None:
-        """What is done to texts before they are cut; None for nothing.
-
-        Raises:
-            InvalidTokenizer: added tokens that cannot be told apart once they are normalized.
-        """
+        """The `TextPreparation`; None if texts are not changed."""
         if not (self.added_tokens or self.normalizer or self.prefix):
             return None
         normalizer = self.normalizer
@@ -164,17 +141,12 @@ class Pipeline:
 
     @classmethod
     def of_description(cls, given: Any) -> Pipeline:
-        """The value of JSON that `described` gave.
-
-        Raises:
-            InvalidTokenizer: anything else.
-        """
-        known = {"added_tokens", "normalizer", "prefix", "template", "decoder", "carried",
+        names = {"added_tokens", "normalizer", "prefix", "template", "decoder", "carried",
                  "model_tokens"}  # fmt: skip
-        if not isinstance(given, Mapping) or given.keys() - known:
+        if not isinstance(given, Mapping) or given.keys() - names:
             raise InvalidTokenizer(
-                f"the pipeline is described as {str(given)[:80]}",
-                f"its parts are {', '.join(sorted(known))}",
+                f"the pipeline is invalid: {str(given)[:80]}",
+                f"expected an object with {', '.join(sorted(names))}",
                 "upgrade bpeline, or export the tokenizer again",
             )
         return cls(
@@ -189,7 +161,7 @@ class Pipeline:
 
 
 def _is_usual(token: AddedToken, merged: Collection[int]) -> bool:
-    """Whether a model that is not known any better makes an added token of text, too."""
+    """Default of whether the model can also produce an added token."""
     return len(token.content.encode()) == 1 or token.id in merged
 
 
@@ -198,12 +170,12 @@ def _ids_of_description(given: Any) -> tuple[int, ...]:
     if not isinstance(ids, list) or set(map(type, ids)) - {int}:
         raise InvalidTokenizer(
             f"the added tokens of a model are {str(given)[:80]}",
-            "a list of ids in a list",
-            "save the tokenizer again from where it came",
+            "expected a list of ids in a list",
+            "save the tokenizer again",
         )
     return tuple(ids)
 
 
 def _is_plain(token: AddedToken) -> bool:
-    """Whether it is what our own special tokens are; without a normalizer all are sought alike."""
+    """Whether it is matched like bpeline's own special tokens."""
     return token.special and not (token.single_word or token.lstrip or token.rstrip)

@@ -1,4 +1,4 @@
-"""Post-processors of tokenizer.json: the ids that stand around a text, or two."""
+"""Post-processors of tokenizer.json: ids around one text or a pair."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bpeline.tokenizer_core.vocabulary import MAX_ID
 
 Ids = tuple[int, ...]
 
-_THE_TEXT = -1  # stands for the ids of a text
+_THE_TEXT = -1  # placeholder for the ids of a text
 
 
 class _Impossible(Exception):
-    """Why a step cannot be taken with so many sequences."""
+    """A step cannot be applied to this number of sequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +26,23 @@ class ProcessorStep(Stage):
     """A step from sequences of ids to sequences of ids."""
 
     def applied(self, sequences: list[Ids]) -> list[Ids]:
-        """What becomes of the ids of a text, or of two."""
         return sequences
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A text or a special token in a template; ``type_id`` changes no id."""
+    """A text or a special token in a template; ``type_id`` does not affect ids."""
 
     is_text: bool
     name: str
     type_id: int
 
     def described(self) -> dict[str, Any]:
-        """The piece as in tokenizer.json."""
         kind = "Sequence" if self.is_text else "SpecialToken"
         return {kind: {"id": self.name, "type_id": self.type_id}}
 
     @classmethod
     def of_json(cls, given: Any) -> Piece:
-        """The value of a piece in tokenizer.json."""
         match given:
             case {"Sequence": {"id": ("A" | "B") as name, "type_id": int(type_id)}}:
                 is_text = True
@@ -59,7 +56,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class SpecialIds:
-    """A special token of a template: often of one id, sometimes of several."""
+    """A special token of a template and its ids, often one."""
 
     id: str
     ids: Ids
@@ -68,7 +65,7 @@ class SpecialIds:
 
 @dataclass(frozen=True, slots=True)
 class TemplateProcessing(ProcessorStep):
-    """Special tokens around a text, and another way around two."""
+    """Special tokens around one text, and other ones around a pair."""
 
     kind = "TemplateProcessing"
     single: tuple[Piece, ...]
@@ -76,20 +73,20 @@ class TemplateProcessing(ProcessorStep):
     special_tokens: Mapping[str, SpecialIds]
 
     def __post_init__(self) -> None:
-        _require_ids(chain.from_iterable(one.ids for one in self.special_tokens.values()))
+        _require_ids(chain.from_iterable(special.ids for special in self.special_tokens.values()))
 
     def applied(self, sequences: list[Ids]) -> list[Ids]:
         if len(sequences) not in (1, 2):
-            raise _Impossible(f"a TemplateProcessing is given {len(sequences)} sequences")
-        known = dict(zip("AB", sequences, strict=False))
+            raise _Impossible(f"TemplateProcessing cannot process {len(sequences)} sequences")
+        texts = dict(zip("AB", sequences, strict=False))
         specials = {name: special.ids for name, special in self.special_tokens.items()}
-        made = []
+        parts = []
         for piece in self.single if len(sequences) == 1 else self.pair:
-            ids = (known if piece.is_text else specials).get(piece.name)
+            ids = (texts if piece.is_text else specials).get(piece.name)
             if ids is None:
-                raise _Impossible(f"a template names {piece.name[:40]!r}, which is not there")
-            made.append(ids)
-        return made
+                raise _Impossible(f"a template names {piece.name[:40]!r}, which is missing")
+            parts.append(ids)
+        return parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,9 +101,9 @@ class BertProcessing(ProcessorStep):
         _require_ids((self.sep[1], self.cls[1]))
 
     def applied(self, sequences: list[Ids]) -> list[Ids]:
-        first, *others = sequences or [()]
-        made = [(self.cls[1], *first, self.sep[1])] if sequences else []
-        return made + [self._later(ids) for ids in others]
+        first, *later = sequences or [()]
+        parts = [(self.cls[1], *first, self.sep[1])] if sequences else []
+        return parts + [self._later(ids) for ids in later]
 
     def _later(self, ids: Ids) -> Ids:
         return (*ids, self.sep[1])
@@ -114,7 +111,7 @@ class BertProcessing(ProcessorStep):
 
 @dataclass(frozen=True, slots=True)
 class RobertaProcessing(BertProcessing):
-    """As BERT's, with a second [SEP] between two texts."""
+    """BERT's, with a second [SEP] between two texts."""
 
     kind = "RobertaProcessing"
     trim_offsets: bool
@@ -126,7 +123,7 @@ class RobertaProcessing(BertProcessing):
 
 @dataclass(frozen=True, slots=True)
 class ByteLevel(ProcessorStep):
-    """Moves offsets, and no id."""
+    """Affects offsets only."""
 
     kind = "ByteLevel"
     add_prefix_space: bool
@@ -143,59 +140,46 @@ POST_PROCESSORS = Part[ProcessorStep](
 
 @dataclass(frozen=True)
 class PostProcessor:
-    """What a tokenizer puts around the ids of a text, or of two.
-
-    Made by `of_description`; two are equal when their descriptions are.
-    """
+    """The post-processor of a tokenizer.json, made by `of_description`."""
 
     step: ProcessorStep | InOrder[ProcessorStep]
 
     def described(self) -> dict[str, Any]:
-        """The post-processor as in tokenizer.json."""
         return self.step.described()
 
     @classmethod
     def of_description(cls, given: Any) -> PostProcessor:
-        """Read the ``post_processor`` of tokenizer.json (one that is not null).
-
-        Raises:
-            InvalidTokenizer: of another type, or what ``tokenizers`` could not do with one text;
-                or a text whose ids would not stand there exactly once.
-        """
-        made = cls(POST_PROCESSORS.read(given))
+        """Read the ``post_processor`` of tokenizer.json; it must hold one text once."""
+        post_processor = cls(POST_PROCESSORS.read(given))
         try:
-            around = made._joined([(_THE_TEXT,)])
+            ids = post_processor._joined([(_THE_TEXT,)])
         except _Impossible as reason:
             POST_PROCESSORS.refuse(f"cannot be used: {reason}")
-        if (count := around.count(_THE_TEXT)) != 1:
-            POST_PROCESSORS.refuse(f"holds a text {count} times", "a single text stands once")
-        return made
+        if (count := ids.count(_THE_TEXT)) != 1:
+            POST_PROCESSORS.refuse(f"holds the text {count} times", "expected it exactly once")
+        return post_processor
 
     def around(self, ids: Iterable[int], second: Iterable[int] | None = None) -> list[int]:
-        """The ids of a text, or of a pair of texts, with those of the template.
-
-        Raises:
-            InvalidOption: a template that cannot be used for pairs.
-        """
+        """Add the ids of the template; `InvalidOption` if it does not support pairs."""
         if second is None:
             return [*self.before, *ids, *self.behind]
         try:
             return list(self._joined([tuple(ids), tuple(second)]))
         except _Impossible as reason:
             raise InvalidOption(
-                f"this tokenizer makes no pairs: {reason}",
-                "single texts",
-                "encode each text by itself: tokenizer.encode(TEXT)",
+                f"this tokenizer does not support pairs: {reason}",
+                "expected single texts",
+                "encode each text separately: tokenizer.encode(TEXT)",
             ) from None
 
     @property
     def before(self) -> Ids:
-        """Ids before those of a single text."""
+        """Ids before a single text."""
         return self._single[0]
 
     @property
     def behind(self) -> Ids:
-        """Ids behind those of a single text."""
+        """Ids after a single text."""
         return self._single[1]
 
     @cached_property
@@ -217,4 +201,4 @@ def _is_id(given: Any) -> bool:
 def _require_ids(ids: Iterable[int]) -> None:
     wrong = next((id_ for id_ in ids if not _is_id(id_)), None)
     if wrong is not None:
-        raise Unfit(f"has the id {str(wrong)[:40]}", f"ids from 0 to {MAX_ID}")
+        raise Unfit(f"has the id {str(wrong)[:40]}", f"expected ids from 0 to {MAX_ID}")

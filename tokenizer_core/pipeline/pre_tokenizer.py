@@ -1,6 +1,7 @@
-"""Pre-tokenizers of tokenizer.json: how they cut, as split patterns, exactly or not at all.
+"""Pre-tokenizers of tokenizer.json as split patterns; inexact ones are refused.
 
-What Metaspace and ByteLevel put before pieces is a `Prefix`: it is no part of the split pattern.
+The space or mark that ByteLevel and Metaspace add to pieces is a `Prefix`, not part of the split
+pattern.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ from bpeline.tokenizer_core.splitting import (
     regex_syntax,
 )
 
-# Cut one after the other, as DeepSeek-V3 publishes them: together `deepseek-v3`.
+# The three steps of DeepSeek-V3, which equal `deepseek-v3`.
 _DEEPSEEK_V3 = [
     r"\p{N}{1,3}",
     "[一-龥\u3040-\u309f\u30a0-\u30ff]+",
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 ]
-# Digits in runs, then gpt2 on what lies between: as `starcoder`, but in runs.
+# Digits with runs, then gpt2: like `starcoder`, but with runs of digits.
 _RUNS_OF_DIGITS = r"\p{N}+|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
-# What is punctuation for `tokenizers`: that of ASCII, symbols too, and that of Unicode 8.
+# Punctuation in `tokenizers`: ASCII with its symbols, and Unicode 8.
 _PUNCTUATION = (
     "!-/:-@\\[-`{-\\~\u00a1\u00a7\u00ab\u00b6\u00b7\u00bb\u00bf\u037e\u0387\u055a-\u055f"
     "\u0589\u058a\u05be\u05c0\u05c3\u05c6\u05f3\u05f4\u0609\u060a\u060c\u060d\u061b"
@@ -62,7 +63,7 @@ _WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d"
 _LETTERS_OF_SHORTHANDS = frozenset("sSdD")
 _PLUS_AFTER_COUNT = re.compile(r"\{[0-9]+(?:,[0-9]*)?\}\+")
 _SPECIAL = frozenset("\\^$.|?*+()[]{}")
-_PRINTABLE_ASCII = (0x21, 0x7F)  # what ByteLevel leaves as it is
+_PRINTABLE_ASCII = (0x21, 0x7F)  # unchanged by ByteLevel
 
 
 PrefixScheme = Literal["always", "first", "never"]
@@ -70,13 +71,12 @@ PrefixScheme = Literal["always", "first", "never"]
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """A mark of the beginning of words, as HuggingFace's Metaspace and ByteLevel write it.
+    """A mark at the beginning of words, as added by Metaspace and ByteLevel.
 
     Attributes:
-        text: stands in front of a piece that does not begin with it already: ``▁`` or a space.
-        scheme: ``always``: in front of every piece; ``first``: only where the text begins;
-            ``never``.
-        replaces_spaces: whether each space of a piece becomes ``text`` before (Metaspace).
+        text: ``▁`` or a space; not added to a piece that already begins with it.
+        scheme: ``always``: every piece; ``first``: only the beginning of the text; ``never``.
+        replaces_spaces: first replace the spaces of a piece by ``text`` (Metaspace).
     """
 
     text: str
@@ -84,50 +84,44 @@ class Prefix:
     replaces_spaces: bool
 
     def described(self) -> dict[str, Any]:
-        """The value as JSON, which `of_description` reads."""
         return asdict(self)
 
     @classmethod
     def of_description(cls, given: Any) -> Prefix:
-        """The value that was described.
-
-        Raises:
-            InvalidTokenizer: a part is missing, unknown or of another type.
-        """
         try:
             prefix = records.read(cls, given, "the prefix of pieces")
         except WrongKind as wrong:
             _refuse_prefix(wrong.happened)
         if not prefix.text:
-            _refuse_prefix("the prefix of pieces has no text")
+            _refuse_prefix("the prefix of pieces is empty")
         return prefix
 
 
 def _refuse_prefix(happened: str) -> NoReturn:
     raise InvalidTokenizer(
         happened,
-        "text, not empty; scheme: always, first or never; replaces_spaces: true or false",
-        "save the tokenizer again from where it came",
+        "expected text, not empty; scheme: always, first or never; replaces_spaces: true or false",
+        "save the tokenizer again",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PreTokenizerStep(Stage):
-    """A step that cuts pieces."""
+    """A step that splits pieces."""
 
     def cuts(self) -> list[SplitStep]:
-        """The step as one of a split pattern; [] where it does not cut."""
+        """The step as part of a split pattern; [] if it does not split."""
         return []
 
     @property
     def prefix(self) -> Prefix | None:
-        """What the step puts in front of pieces before it cuts them."""
+        """What the step adds to pieces before it splits them."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Split(PreTokenizerStep):
-    """Cuts at what a string or a regex matches."""
+    """Splits at the matches of a string or a regex."""
 
     kind = "Split"
     pattern: Pattern
@@ -139,19 +133,19 @@ class Split(PreTokenizerStep):
         if not self.pattern.is_regex:
             return [SplitStep(_literally(source), self.behavior, self.invert)]
         if self.behavior == "Isolated":
-            return [SplitStep(source, self.behavior)]  # inverted or not
+            return [SplitStep(source, self.behavior)]  # ``invert`` has no effect
         return [SplitStep(source, self.behavior, self.invert)]
 
     def __post_init__(self) -> None:
         if self.pattern.is_regex:
-            SplitPattern(self.pattern.source)  # refuses what does not compile
+            SplitPattern(self.pattern.source)  # raises if it does not compile
         elif not self.pattern.source:
-            raise Unfit("has the pattern of an empty String", "a Regex or a String")
+            raise Unfit("has an empty pattern", "expected a Regex or a String")
 
 
 @dataclass(frozen=True, slots=True)
 class Digits(PreTokenizerStep):
-    """Cuts around numbers, or each digit."""
+    """Splits around numbers, or each digit."""
 
     kind = "Digits"
     individual_digits: bool = False
@@ -162,7 +156,7 @@ class Digits(PreTokenizerStep):
 
 @dataclass(frozen=True, slots=True)
 class Punctuation(PreTokenizerStep):
-    """Cuts at punctuation."""
+    """Splits at punctuation."""
 
     kind = "Punctuation"
     behavior: Behavior = "Isolated"
@@ -175,7 +169,7 @@ class Punctuation(PreTokenizerStep):
 
 @dataclass(frozen=True, slots=True)
 class BertPreTokenizer(PreTokenizerStep):
-    """Words between white space, and punctuation."""
+    """Splits at white space and punctuation; keeps punctuation."""
 
     kind = "BertPreTokenizer"
 
@@ -186,7 +180,7 @@ class BertPreTokenizer(PreTokenizerStep):
 
 @dataclass(frozen=True, slots=True)
 class WhitespaceSplit(PreTokenizerStep):
-    """What stands between white space."""
+    """Splits at white space."""
 
     kind = "WhitespaceSplit"
 
@@ -196,7 +190,7 @@ class WhitespaceSplit(PreTokenizerStep):
 
 @dataclass(frozen=True, slots=True)
 class Whitespace(PreTokenizerStep):
-    """Words, and runs of what is neither a word nor white space."""
+    """Words, and runs of other characters but white space."""
 
     kind = "Whitespace"
 
@@ -206,7 +200,7 @@ class Whitespace(PreTokenizerStep):
 
 @dataclass(frozen=True, slots=True)
 class ByteLevel(PreTokenizerStep):
-    """Cuts as GPT-2 does, and makes bytes of text."""
+    """Splits as GPT-2, and converts text to bytes."""
 
     kind = "ByteLevel"
     add_prefix_space: bool = True
@@ -223,10 +217,9 @@ class ByteLevel(PreTokenizerStep):
 
 @dataclass(frozen=True, slots=True)
 class Metaspace(PreTokenizerStep):
-    """Makes marks of spaces, and cuts before each.
+    """Replaces spaces by marks, and splits before each mark.
 
-    Attributes:
-        add_prefix_space: of older files, which say so that there is a prefix, and not where.
+    In older files, ``add_prefix_space`` stands for ``prepend_scheme``.
     """
 
     kind = "Metaspace"
@@ -238,14 +231,13 @@ class Metaspace(PreTokenizerStep):
 
     def __post_init__(self) -> None:
         if len(self.replacement) != 1:
-            raise Unfit(f"has the replacement {self.replacement[:40]!r}", "a single character")
+            raise Unfit(f"has the replacement {self.replacement[:40]!r}", "expected one character")
 
     def cuts(self) -> list[SplitStep]:
         return [SplitStep(_literally(self.replacement), "MergedWithNext")] if self.split else []
 
     @property
     def scheme(self) -> PrefixScheme:
-        """Where a mark is put before a piece."""
         return self.prepend_scheme or ("always" if self.add_prefix_space else "never")
 
     @property
@@ -255,14 +247,14 @@ class Metaspace(PreTokenizerStep):
 
 @dataclass(frozen=True, slots=True)
 class CharDelimiterSplit(PreTokenizerStep):
-    """What stands between a character."""
+    """Splits at a character."""
 
     kind = "CharDelimiterSplit"
     delimiter: str
 
     def __post_init__(self) -> None:
         if len(self.delimiter) != 1:
-            raise Unfit(f"has the delimiter {self.delimiter[:40]!r}", "a single character")
+            raise Unfit(f"has the delimiter {self.delimiter[:40]!r}", "expected one character")
 
     def cuts(self) -> list[SplitStep]:
         return [SplitStep(_literally(self.delimiter), "Removed")]
@@ -285,21 +277,19 @@ PRE_TOKENIZERS = Part[PreTokenizerStep](
 def pattern_of_steps(
     steps: Sequence[PreTokenizerStep], *, marks_words: bool = False
 ) -> SplitPattern:
-    """The split pattern that cuts as these steps do, faster where one is known.
+    """The split pattern equal to these steps; a named or single regex where possible.
 
-    No steps, and such as do not cut, leave texts whole. `SplitPattern.drops_gaps` says whether text
-    is dropped.
+    Without steps, texts stay whole. `SplitPattern.drops_gaps` tells whether text is dropped.
 
     Args:
-        marks_words: whether the mark that a Metaspace after WhitespaceSplit puts before each word
-            is put there by the caller.
+        marks_words: whether the caller adds the mark of a Metaspace after WhitespaceSplit.
 
     Raises:
-        InvalidPattern: naming what cannot be done exactly.
+        InvalidPattern: names the step that has no exact equal.
     """
     refuse = PRE_TOKENIZERS.refuse
     if len(steps) > MOST_STEPS:
-        refuse(f"has {len(steps)} steps", f"up to {MOST_STEPS} steps")
+        refuse(f"has {len(steps)} steps", f"expected up to {MOST_STEPS} steps")
     match steps:
         case [WhitespaceSplit()]:
             return SplitPattern.named("whitespace")
@@ -311,11 +301,11 @@ def pattern_of_steps(
     as_bytes = False
     for number, step in enumerate(steps):
         _refuse_changed(step, number > 0, as_bytes)
-        read = step.cuts()
-        if as_bytes and not all(_looks_at_ascii(one.regex) for one in read):
+        splits = step.cuts()
+        if as_bytes and not all(_looks_at_ascii(split.regex) for split in splits):
             refuse(f"has a {step.kind} after ByteLevel that looks at bytes",
-                   "after it what looks at printable ASCII alone")  # fmt: skip
-        cuts += read
+                   "expected one that only looks at printable ASCII")  # fmt: skip
+        cuts += splits
         as_bytes |= isinstance(step, ByteLevel)
     match steps:
         case [Digits(individual), ByteLevel(use_regex=True)]:
@@ -326,7 +316,7 @@ def pattern_of_steps(
 
 
 def mark_of_words(steps: Sequence[PreTokenizerStep]) -> str:
-    """What a Metaspace after WhitespaceSplit puts before each word; "" for nothing."""
+    """The mark that a Metaspace after WhitespaceSplit adds to each word, or ""."""
     match steps:
         case [WhitespaceSplit(), Metaspace() as metaspace] if metaspace.scheme == "always":
             return metaspace.replacement
@@ -334,13 +324,13 @@ def mark_of_words(steps: Sequence[PreTokenizerStep]) -> str:
 
 
 def _marked_words(metaspace: Metaspace) -> SplitPattern:
-    """Words between white space, cut before each mark."""
+    """Words between white space, split before each mark."""
     if not metaspace.split:
         return SplitPattern.named("whitespace")
     if metaspace.scheme == "first":
         PRE_TOKENIZERS.refuse(
-            "has Metaspace after another step, with a mark before the first word alone",
-            "prepend_scheme always or never",
+            "has Metaspace after another step, with a mark only before the first word",
+            "expected prepend_scheme always or never",
         )
     inside = _in_set(metaspace.replacement)
     words = SplitStep(rf"{inside}?[^\s{inside}]+|{inside}", "Removed", invert=True)
@@ -348,33 +338,33 @@ def _marked_words(metaspace: Metaspace) -> SplitPattern:
 
 
 def _refuse_changed(step: PreTokenizerStep, follows: bool, as_bytes: bool) -> None:
-    """Refuse steps that change text which another step has seen: only the first one may."""
+    """Refuse steps that change text after another step has split it."""
     refuse = PRE_TOKENIZERS.refuse
     if isinstance(step, ByteLevel) and as_bytes:
         refuse("has ByteLevel twice")
     if isinstance(step, ByteLevel) and follows and step.add_prefix_space:
-        refuse("has ByteLevel with add_prefix_space after another step, which puts a space before "
-               "each piece", "add_prefix_space=false, or ByteLevel first")  # fmt: skip
+        refuse("has ByteLevel with add_prefix_space after another step, which adds a space to "
+               "each piece", "expected add_prefix_space=false, or ByteLevel first")  # fmt: skip
     if isinstance(step, Metaspace) and follows:
-        refuse("has Metaspace after another step, which changes each piece", "Metaspace first")
+        refuse("has Metaspace after another step, which changes each piece", "expected it first")
 
 
 def _alone(step: SplitStep) -> SplitPattern:
-    """A single step as the pattern of one regex, where there is such."""
+    """A single step as a pattern, of one regex if possible."""
     if step.behavior == "Isolated" or (step.drops and step.invert):
         for name in NAMED_PATTERNS:
             if SplitPattern.named(name).regex_for_export == step.regex:
-                return SplitPattern.named(name)  # it leaves nothing between its matches
-        known = SplitPattern(step.regex)
-        # As tiktoken spells cl100k, with a plus that Oniguruma takes for a second repetition.
-        if known.name in NAMED_PATTERNS and not _PLUS_AFTER_COUNT.search(step.regex):
-            return known
+                return SplitPattern.named(name)  # its matches cover all text
+        named = SplitPattern(step.regex)
+        # tiktoken's spelling of cl100k has a plus that Oniguruma reads as a second repetition.
+        if named.name in NAMED_PATTERNS and not _PLUS_AFTER_COUNT.search(step.regex):
+            return named
     if step.behavior == "Isolated":
         pattern = SplitPattern(step.regex)
         if pattern.name is not None or pattern.regex_for_export != step.regex:
             PRE_TOKENIZERS.refuse(
                 f"has the Split regex {step.regex[:200]!r}, which Oniguruma reads differently",
-                f"a regex that every engine reads alike, such as "
+                f"expected a regex that all engines read alike, such as "
                 f"{pattern.regex_for_export[:200]!r}",
             )
         return pattern
@@ -393,7 +383,7 @@ def _alone(step: SplitStep) -> SplitPattern:
 
 
 def _one_character(regex: str) -> tuple[str, str | None]:
-    """A regex of one character, and that of all others; None where it is of more, or unusual."""
+    """Regexes for one character and for all others; None if it is not that simple."""
     try:
         node = regex_syntax.parsed(regex)
     except regex_syntax.NotRegular:
@@ -420,7 +410,7 @@ def _looks_at_ascii(regex: str) -> bool:
 
 
 def _is_printable_ascii(node: regex_syntax.Node) -> bool:
-    """Whether all that a regex matches or looks for are characters that ByteLevel leaves alone."""
+    """Whether a regex only looks at characters that ByteLevel leaves unchanged."""
     match node:
         case regex_syntax.Characters(source):
             return _of_printable_ascii(source)
@@ -442,4 +432,4 @@ def _in_set(character: str) -> str:
 
 
 def _literally(text: str) -> str:
-    return "".join(f"\\{one}" if one in _SPECIAL else one for one in text)
+    return "".join(f"\\{character}" if character in _SPECIAL else character for character in text)

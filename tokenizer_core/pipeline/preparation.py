@@ -1,8 +1,7 @@
-"""Texts made ready for a model, as the pipeline of an imported tokenizer says.
+"""Text preparation before pre-tokenization, in HuggingFace's order.
 
-In HuggingFace's order: added tokens are found in the text as it is given; each piece between them
-is normalized; the added tokens that are sought in normalized text are found in each such piece;
-each piece that is left gets its prefix. Each span is a text of its own for that.
+Added tokens are matched in the text, each piece between them is normalized, normalized added tokens
+are matched in each piece, and the remaining pieces get their prefix.
 """
 
 from __future__ import annotations
@@ -23,21 +22,14 @@ Normalize = Callable[[bytes], bytes]
 _NO_ID_BEHIND = np.full(1, -1, np.int64)
 _LONGEST_CHARACTER = 4  # bytes
 _PROBE = b"a"
-_OF_SPANS = -2
+_OF_SPANS = -2  # numbers from here down stand for the end of a span, not for ids
 
 
 class TextPreparation:
-    """Added tokens, a normalizer and a prefix, made ready for any number of texts and threads.
+    """Added tokens, normalizer and prefix, ready for any number of texts; thread-safe.
 
-    Args:
-        added_tokens: what is found in texts.
-        normalize: UTF-8 to UTF-8; None: texts stay as they are.
-        normalize_all: the same of many texts; None: one after the other.
-        prefix: what is put in front of pieces; None: nothing.
-
-    Raises:
-        InvalidTokenizer: two added tokens with the same content or id; or the normalizer leaves
-            nothing of one, or makes two the same (``tokenizers`` then finds one at random).
+    Raises `InvalidTokenizer` if two added tokens share a content or an id, or if the normalizer
+    makes one empty or two equal (``tokenizers`` then finds one at random).
     """
 
     __slots__ = ("_normalize", "_normalize_all", "contents", "late", "prefix", "raw", "tokens")
@@ -50,55 +42,48 @@ class TextPreparation:
         normalize_all: Callable[[list[bytes]], list[bytes]] | None = None,
     ) -> None:
         self._normalize, self._normalize_all = normalize, normalize_all
-        #: What is found in texts.
         self.tokens = tuple(added_tokens)
-        #: What is put in front of pieces, or None.
         self.prefix = prefix
-        #: id → the bytes as which each added token is found: what tokenizers shows of it, too.
+        #: id → bytes that match each added token; ``tokenizers`` decodes to them, too.
         self.contents = {token.id: self._sought(token) for token in added_tokens}
         if len(self.contents) < len(added_tokens):
-            _refuse("two added tokens have the same id", "give each an id of its own")
-        #: Finds the added tokens of texts as they are given, and of normalized ones.
+            _refuse("two added tokens have the same id", "give each its own id")
+        #: Matchers for raw and for normalized text.
         self.raw = self._matcher([token for token in added_tokens if not token.normalized])
         self.late = self._matcher([token for token in added_tokens if token.normalized])
 
     def prepare(
         self, text: Text, ignored_special_ids: frozenset[int] = frozenset()
     ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64]]:
-        """A text as an `Encoder` takes it.
+        """Prepare a text for an `Encoder`.
 
         Args:
             text: valid UTF-8.
-            ignored_special_ids: ids of added tokens that are ordinary text here (tokenizers can switch
-                off those that are special, by ``encode_special_tokens``).
+            ignored_special_ids: ids of added tokens to treat as ordinary text (``encode_special_tokens`` of
+                ``tokenizers``).
 
         Returns:
-            a text, the same one where nothing in it changes; spans, int64 ``[n, 2]``: its pieces
-            (some may be empty); and int64 ``[n]``: the id of the added token behind each piece,
-            or −1.
+            the text, the same object if unchanged; its pieces, int64 ``[n, 2]``, some of them
+            empty; and int64 ``[n]``: the id of the added token after each piece, or −1.
         """
         whole = np.array([[0, text.size]], np.int64)
         return self.prepare_spans(text, whole, _NO_ID_BEHIND, ignored_special_ids)[:3]
 
     @property
     def only_cuts(self) -> bool:
-        """Whether texts are cut at what is sought in them as they are, and otherwise stay."""
+        """Whether texts are only cut at added tokens, never changed."""
         return self._normalize is None and self.prefix is None and not self.late.tokens
 
     def whole(self, content: bytes) -> bytes | None:
-        """What `prepare` makes of a text that is one piece; None where that is not said at once.
-
-        Args:
-            content: valid UTF-8.
-        """
+        """Prepare a text without added tokens; None if that needs `prepare`."""
         if not content or self.raw.may_be_in(content):
             return None
-        made = content if self._normalize is None else self._normalize(content)
-        if not made or self.late.may_be_in(made):
+        normalized = content if self._normalize is None else self._normalize(content)
+        if not normalized or self.late.may_be_in(normalized):
             return None
         if self.prefix is None:
-            return made
-        return self.with_prefix(made, lambda: self.begins_as_given(content))
+            return normalized
+        return self.with_prefix(normalized, lambda: self.begins_as_given(content))
 
     def prepare_spans(
         self,
@@ -107,16 +92,12 @@ class TextPreparation:
         behind: NDArray[np.int64],
         ignored_special_ids: frozenset[int] = frozenset(),
     ) -> tuple[Text, NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Spans of a text, each of them a text of its own; see `prepare`.
+        """`prepare` for spans of a text, int64 ``[n, 2]``, each independent of the others.
 
-        Args:
-            spans: int64 ``[n, 2]``, in order. behind: int64 ``[n]``: the id behind each, or −1.
-
-        Returns:
-            as `prepare`; and int64 ``[n]``: which of the pieces is the last of each span.
+        ``behind`` holds the id after each span, int64 ``[n]``. Also returns the index of the last
+        piece of each span, int64 ``[n]``.
         """
-        given, starts = text, spans[:, 0]
-        # Numbers below those of ids say of which span a piece is the last.
+        original, starts = text, spans[:, 0]
         numbered = _OF_SPANS - np.arange(len(spans))
         spans, after = self.raw.cut(text, spans, numbered, ignored_special_ids)
         if self._normalize is not None:
@@ -125,7 +106,7 @@ class TextPreparation:
         last = np.flatnonzero(after <= _OF_SPANS)
         if self.prefix is not None:
             firsts = dict(zip([0, *(last[:-1] + 1).tolist()], starts.tolist(), strict=False))
-            text, spans = _replaced(text, spans, self._prefixed(given, text, spans, firsts))
+            text, spans = _replaced(text, spans, self._prefixed(original, text, spans, firsts))
         after = after.copy()
         after[last] = behind
         return text, spans, after, last
@@ -137,43 +118,40 @@ class TextPreparation:
         return self._normalize(content)
 
     def _matcher(self, tokens: list[AddedToken]) -> AddedTokenMatcher:
-        found: dict[bytes, AddedToken] = {}
+        token_of_content: dict[bytes, AddedToken] = {}
         for token in tokens:
             content = self.contents[token.id]
             if not content:
                 _refuse(
-                    f"the normalizer leaves nothing of the added token {shown(token.content)}",
+                    f"the normalizer removes the added token {shown(token.content)}",
                     "remove it from added_tokens, or set its normalized to false",
                 )
-            other = found.setdefault(content, token)
+            other = token_of_content.setdefault(content, token)
             if other is not token:
                 _refuse(
-                    f"the added tokens {shown(other.content)} and {shown(token.content)} are the "
-                    "same once they are normalized, and tokenizers finds one at random",
+                    f"the added tokens {shown(other.content)} and {shown(token.content)} are equal "
+                    "after normalization, and tokenizers finds one at random",
                     "remove one from added_tokens, or set normalized of one to false",
                 )
-        return AddedTokenMatcher(tokens, list(found))
+        return AddedTokenMatcher(tokens, list(token_of_content))
 
     def _normalized(self, text: Text, spans: NDArray[np.int64]) -> list[bytes | None]:
-        """What becomes of each piece; None where it stays."""
+        """The normalized pieces; None for unchanged ones."""
         assert self._normalize is not None
-        given = [text.bytes(begin, end) for begin, end in spans.tolist()]
+        pieces = [text.bytes(begin, end) for begin, end in spans.tolist()]
         if self._normalize_all is not None:
-            made = self._normalize_all(given)
+            normalized = self._normalize_all(pieces)
         else:
-            made = [self._normalize(piece) if piece else piece for piece in given]
+            normalized = [self._normalize(piece) if piece else piece for piece in pieces]
         return [
-            None if after == before else after for before, after in zip(given, made, strict=True)
+            None if after == before else after
+            for before, after in zip(pieces, normalized, strict=True)
         ]
 
     def _prefixed(
         self, given: Text, text: Text, spans: NDArray[np.int64], firsts: Mapping[int, int]
     ) -> list[bytes | None]:
-        """What becomes of each piece; None where it stays.
-
-        Args:
-            firsts: which pieces begin a text, and where it stood in the one that was given.
-        """
+        """Pieces with their prefix, None for unchanged ones; ``firsts``: index → start."""
         pieces: list[bytes | None] = []
         for number, (begin, end) in enumerate(spans.tolist()):
             piece = text.bytes(begin, end)
@@ -182,32 +160,25 @@ class TextPreparation:
                 at = firsts.get(number, -1)
                 return at >= 0 and self.begins_as_given(given.bytes(at, at + _LONGEST_CHARACTER))
 
-            made = self.with_prefix(piece, begins)
-            pieces.append(None if made == piece else made)
+            prefixed = self.with_prefix(piece, begins)
+            pieces.append(None if prefixed == piece else prefixed)
         return pieces
 
     def with_prefix(self, piece: bytes, begins: Callable[[], bool]) -> bytes:
-        """A normalized piece with its prefix.
-
-        Args:
-            begins: whether the text begins with it.
-        """
+        """Add the prefix to a normalized piece, which may begin the text."""
         assert self.prefix is not None
         mark = self.prefix.text.encode()
-        made = piece.replace(b" ", mark) if self.prefix.replaces_spaces else piece
-        if not piece or made.startswith(mark):
-            return made
+        marked = piece.replace(b" ", mark) if self.prefix.replaces_spaces else piece
+        if not piece or marked.startswith(mark):
+            return marked
         scheme = self.prefix.scheme
-        return mark + made if scheme == "always" or (scheme == "first" and begins()) else made
+        return mark + marked if scheme == "always" or (scheme == "first" and begins()) else marked
 
     def begins_as_given(self, beginning: bytes) -> bool:
-        """Whether the normalized text begins with what its first character became.
+        """Whether the normalizer keeps the first character of ``beginning`` (UTF-8).
 
-        Args:
-            beginning: UTF-8 of its first character, and perhaps more.
-
-        Where that is dropped, tokenizers does not take the text for the beginning. (Where an added
-        token is exactly what a normalizer put before the text, it takes what follows for it, too.)
+        Otherwise ``tokenizers`` does not treat the piece as the beginning. (An added token equal to
+        what a normalizer prepends makes it treat the next piece as the beginning, too.)
         """
         if self._normalize is None:
             return True
@@ -218,7 +189,7 @@ class TextPreparation:
 def _replaced(
     text: Text, spans: NDArray[np.int64], pieces: list[bytes | None]
 ) -> tuple[Text, NDArray[np.int64]]:
-    """A text of pieces alone, where one is not None; else the text that was given."""
+    """The text of ``pieces`` and their spans; the given text if all pieces are None."""
     if all(piece is None for piece in pieces):
         return text, spans
     parts = [
@@ -238,4 +209,4 @@ def joined(parts: Sequence[bytes]) -> tuple[Text, NDArray[np.int64]]:
 
 
 def _refuse(happened: str, next_step: str) -> None:
-    raise InvalidTokenizer(happened, "every added token has an id and a text of its own", next_step)
+    raise InvalidTokenizer(happened, "expected different ids and texts of added tokens", next_step)

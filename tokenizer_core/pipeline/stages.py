@@ -1,7 +1,7 @@
-"""What all parts of HuggingFace's pipeline share: a JSON object is a dataclass, read in one way.
+"""Base of all pipeline stages: dataclasses that mirror the JSON of tokenizer.json.
 
-A stage is a frozen dataclass. Its fields are the members of its object in tokenizer.json, under
-their names there; ``kind`` is its type; a field with a default may be absent.
+The fields of a stage are the members of its JSON object; ``kind`` is its type; fields with a
+default are optional.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from bpeline.tokenizer_core.errors import InvalidPattern, InvalidTokenizer, Wron
 from bpeline.tokenizer_core.text import utf8_of
 
 MOST_STEPS = 64  # of a Sequence
-OLDER = {"older": True}  # metadata of members that only older files have, and that are not written
-_DEEPEST = 16  # Sequences in Sequences
+OLDER = {"older": True}  # metadata of members that are read from older files and never written
+_DEEPEST = 16  # levels of nested Sequences
 
 
 class Unfit(Exception):
-    """Why a stage cannot be as its object says, and what is accepted."""
+    """Why a stage is invalid, and what is expected."""
 
     def __init__(self, reason: str, accepted: str = "") -> None:
         super().__init__(reason)
@@ -34,33 +34,29 @@ class Stage:
     kind: ClassVar[str] = ""
 
     def described(self) -> dict[str, Any]:
-        """The stage as in tokenizer.json."""
-        members = {one.name: getattr(self, one.name) for one in fields(self) if not one.metadata}
+        members = {
+            field.name: getattr(self, field.name) for field in fields(self) if not field.metadata
+        }
         return {"type": self.kind, **{name: as_json(value) for name, value in members.items()}}
 
 
 @dataclass(frozen=True, slots=True)
 class NormalizerStep(Stage):
-    """A step from text to text.
-
-    Attributes:
-        local: whether text may be cut where `Normalizer` cuts it, and both sides normalized apart.
-    """
+    """A step from text to text; ``local`` steps can run on the blocks of `Normalizer`."""
 
     local: ClassVar[bool] = True
 
     @property
     def name(self) -> str:
-        """For people."""
         return self.kind
 
     @property
     def growth(self) -> float:
-        """How many times as many characters a text may have after the step."""
+        """Factor by which the step may lengthen a text."""
         return 1
 
     def text(self, text: str) -> str:
-        """``text`` after the step: the same string where it changes nothing."""
+        """Apply the step; returns the same string if nothing changes."""
         raise NotImplementedError
 
 
@@ -69,22 +65,16 @@ S = TypeVar("S", bound=Stage)
 
 @dataclass(frozen=True)
 class InOrder(Generic[S]):
-    """A Sequence: one stage after the other.
-
-    Attributes:
-        member: under which its object lists them.
-    """
+    """A Sequence; its object lists the steps under ``member``."""
 
     member: str
     steps: tuple[S | InOrder[S], ...]
 
     def described(self) -> dict[str, Any]:
-        """The Sequence as in tokenizer.json."""
         return {"type": "Sequence", self.member: [step.described() for step in self.steps]}
 
 
 def leaves(step: S | InOrder[S]) -> Iterator[S]:
-    """The stages of a Sequence, those of Sequences in it among them; else the stage itself."""
     if isinstance(step, InOrder):
         for inner in step.steps:
             yield from leaves(inner)
@@ -94,35 +84,29 @@ def leaves(step: S | InOrder[S]) -> Iterator[S]:
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What a Split or a Replace looks for: ``{"String": …}`` or ``{"Regex": …}``."""
+    """Pattern of a Split or a Replace: ``{"String": …}`` or ``{"Regex": …}``."""
 
     source: str
     is_regex: bool
 
     def described(self) -> dict[str, str]:
-        """The pattern as in tokenizer.json."""
         return {"Regex" if self.is_regex else "String": self.source}
 
     @classmethod
     def of_json(cls, given: Any) -> Pattern:
-        """The value of a pattern in tokenizer.json."""
         match given:
             case {"String": str(source)} if len(given) == 1:
                 return cls(source, is_regex=False)
             case {"Regex": str(source)} if len(given) == 1:
                 return cls(source, is_regex=True)
-        raise Unfit(f"has the pattern {str(given)[:80]}", "a pattern of one String or one Regex")
+        raise Unfit(f"has the pattern {str(given)[:80]}", "expected one String or one Regex")
 
 
 @dataclass(frozen=True)
 class Part(Generic[S]):
-    """One part of the pipeline, such as the normalizer, and the stages that it may have.
+    """A part of the pipeline, such as the normalizer, and its types of stages.
 
-    Attributes:
-        name: for messages.
-        member: under which a Sequence lists its stages.
-        kinds: the stages by their types.
-        error: of what is refused.
+    ``member`` is the member of a Sequence that lists its stages.
     """
 
     name: str
@@ -131,14 +115,10 @@ class Part(Generic[S]):
     error: type[InvalidTokenizer | InvalidPattern] = InvalidTokenizer
 
     def read(self, given: Any, depth: int = 0) -> S | InOrder[S]:
-        """The stage, or the Sequence of stages, of an object of tokenizer.json.
-
-        Raises:
-            InvalidTokenizer, InvalidPattern: naming the type or the member that is not understood.
-        """
+        """Read a stage or a Sequence; errors name the unsupported type or member."""
         kind = given.get("type") if isinstance(given, dict) else None
         if not isinstance(given, dict) or not isinstance(kind, str):
-            self.refuse(f"has no type that is known: {str(kind or given)[:40]}")
+            self.refuse(f"has no known type: {str(kind or given)[:40]}")
         if kind == "Sequence":
             return self._in_order(given, depth)
         if kind not in self.kinds:
@@ -159,31 +139,31 @@ class Part(Generic[S]):
         if not isinstance(listed, list) or given.keys() != {"type", self.member}:
             self.refuse(f"Sequence has other members than a list of {self.member}")
         if depth >= _DEEPEST or len(listed) > MOST_STEPS:
-            self.refuse("has too many Sequences in Sequences, or steps")
-        return InOrder(self.member, tuple(self.read(one, depth + 1) for one in listed))
+            self.refuse("has too many nested Sequences or steps")
+        return InOrder(self.member, tuple(self.read(step, depth + 1) for step in listed))
 
     def steps(self, given: Any) -> tuple[S, ...]:
-        """The stages one after the other, without Sequences; () for null."""
+        """The stages in order, without Sequences; () for null."""
         return () if given is None else tuple(leaves(self.read(given)))
 
     def refuse(self, happened: str, accepted: str = "") -> NoReturn:
-        """Raise the part's error."""
-        known = ", ".join(self.kinds)
+        """Raise the error of the part."""
+        kinds = ", ".join(self.kinds)
         raise self.error(
             f"the {self.name} {happened}",
-            accepted or f"{known} and Sequence of these, with the members tokenizers 0.23 writes",
-            "export the tokenizer again from where it came, without it",
+            accepted or f"expected {kinds}, or a Sequence of these, as in tokenizers 0.23",
+            "export the tokenizer again without it",
         )
 
 
 def as_json(value: Any) -> Any:
-    """A field of a stage as its member in tokenizer.json."""
+    """Convert a field of a stage to JSON."""
     if isinstance(value, tuple):
         return list(map(as_json, value))
     if isinstance(value, Mapping):
-        return {name: as_json(one) for name, one in value.items()}
+        return {name: as_json(item) for name, item in value.items()}
     if (described := getattr(value, "described", None)) is not None:
         return described()
     if is_dataclass(value):
-        return {one.name: as_json(getattr(value, one.name)) for one in fields(value)}
+        return {item.name: as_json(getattr(value, item.name)) for item in fields(value)}
     return value

@@ -1,8 +1,7 @@
-"""Which characters normalizers change, as `tokenizers` 0.23.3 has them; changes nothing itself.
+"""Characters that the normalizers of ``tokenizers`` 0.23.3 change.
 
-Its libraries are of several Unicode versions (8 to 17) and Python's `unicodedata` is of another, so
-what they say is written down here: a tokenizer must not change with the Python it runs on. Each
-table was read off that library, by asking it for every code point.
+Its libraries use several Unicode versions (8 to 17), Python's `unicodedata` another one. These
+tables were read from that library for every code point, so that results do not depend on Python.
 """
 
 from __future__ import annotations
@@ -11,8 +10,8 @@ import functools
 import re
 from dataclasses import dataclass
 
-# No form decomposes or reorders these, although a Unicode of 12.1 to 18 gives them a decomposition
-# or a combining class, or composes them with what follows.
+# Not normalized, although Unicode 12.1 to 18 gives them a decomposition, a combining class or a
+# composition.
 _WITHOUT_FORMS = (
     "558 58B-58C 5C8-5C9 7FD 897-89F 8CA-8D3 9FE C3C D3B-D3C EBA 1715 1ABF-1AF0 1DF6-1DFA "
     "209D-209F 32FF A7F1-A7F4 A82C AB69 105C9 105D2 105DA 105E4 10781-10785 10787-107B0 "
@@ -73,7 +72,7 @@ _OTHER_MARKS = (
     "11C2F-11C36 11C38-11C3F 11C92-11CA7 11CA9-11CB6 16F51-16F7E 1D165-1D166 1D16D-1D172 "
     "1E000-1E006 1E008-1E018 1E01B-1E021 1E023-1E024 1E026-1E02A 1E944-1E94A "
 )
-# Control, format and private characters, NUL and U+FFFD; a line end or tab is none of these.
+# Control, format and private characters, NUL and U+FFFD, without line ends and tabs.
 _UNCLEAN = (
     "0-8 B-C E-1F 7F-9F AD 600-605 61C 6DD 70F 180E 200B-200F 202A-202E 2060-2064 2066-206F "
     "E000-F8FF FEFF FFF9-FFFB FFFD 110BD 1BCA0-1BCA3 1D173-1D17A E0001 E0020-E007F "
@@ -86,11 +85,11 @@ WHITE_SPACE = (
     + "".join(map(chr, range(0x2000, 0x200B)))
     + ("\u2028\u2029\u202f\u205f\u3000")
 )
-# CJK blocks, but for 2B820-2B91F, which it leaves out.
+# CJK blocks; tokenizers leaves out 2B820-2B91F.
 _IDEOGRAPHS = "3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B81F 2B920-2CEAF 2F800-2FA1F"
 _NMT_DROPPED = "1-8 B E-1F 7F 8F 9F"
 _NMT_SPACES = "9-A C-D 1680 200B-200F 2028-2029 2581 FEFF FFFD"
-# Capitals that are younger than Unicode 14: first, last, and how far their small letters are.
+# Capitals since Unicode 15: first, last, distance to their small letters.
 _YOUNG_CAPITALS = (
     (0x1C89, 0x1C89, 1),
     (0xA7CB, 0xA7CB, -42343),
@@ -103,8 +102,8 @@ _YOUNG_CAPITALS = (
     (0x10D50, 0x10D65, 32),
     (0x16EA0, 0x16EB8, 27),
 )
-# Of grapheme clusters: marks that stay apart from what they follow, other characters that do not,
-# those that what follows is part of, and those that stand alone.
+# Grapheme clusters: marks that begin a new cluster, other characters that extend the one before,
+# characters that join the next one, and characters that are a cluster of their own.
 _MARKS_APART = (
     "102B-102C 1038 1062-1064 1067-106D 1083 1087-108C 108F 109A-109C 1A61 1A63-1A64 "
     "1CF2-1CF3 AA7B AA7D 11720-11721 "
@@ -137,30 +136,30 @@ _FAR = 0x10000
 def points_of(ranges: str) -> list[int]:
     """The code points of ranges such as ``"41-5A 5F"``."""
     points: list[int] = []
-    for one in ranges.split():
-        first, _, last = one.partition("-")
+    for range_ in ranges.split():
+        first, _, last = range_.partition("-")
         points.extend(range(int(first, 16), int(last or first, 16) + 1))
     return points
 
 
 def inside_set(points: list[int]) -> str:
-    """Code points as what stands between the brackets of a set of `re`."""
-    spelled = []
+    """Code points as the inside of a character set for `re`."""
+    ranges = []
     points = sorted(points)
     begin = 0
     for index, point in enumerate(points):
         if index + 1 < len(points) and points[index + 1] == point + 1:
             continue
-        spelled.append(f"\\U{points[begin]:08x}-\\U{point:08x}")
+        ranges.append(f"\\U{points[begin]:08x}-\\U{point:08x}")
         begin = index + 1
-    return "".join(spelled)
+    return "".join(ranges)
 
 
 def one_of(points: list[int]) -> str:
-    """A regex of `re` for one of these characters, which is searched for fast.
+    """A fast regex of `re` for one of these characters.
 
-    `re` has a table for characters of up to 16 bits, and tries ranges of others one by one. So
-    these are only looked at where there is one.
+    `re` has a table for code points up to 16 bits and tries other ranges one by one, so these are
+    checked only where a higher code point occurs.
     """
     near = [point for point in points if point < _FAR]
     far = [point for point in points if point >= _FAR]
@@ -171,25 +170,23 @@ def one_of(points: list[int]) -> str:
 
 @functools.cache
 def without_forms() -> re.Pattern[str]:
-    """One of the characters that no Unicode form changes or moves, as a group."""
+    """Group of one character that no Unicode form changes."""
     return re.compile(f"({one_of(points_of(_WITHOUT_FORMS))})")
 
 
 @functools.cache
 def nonspacing() -> re.Pattern[str]:
-    """One nonspacing mark."""
     return re.compile(one_of(points_of(_NONSPACING)))
 
 
 @functools.cache
 def marks() -> re.Pattern[str]:
-    """One mark of any kind."""
     return re.compile(one_of(points_of(_NONSPACING) + points_of(_OTHER_MARKS)))
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedAndSpaced:
-    """Characters that are dropped, and others that become spaces."""
+    """Drops some characters and replaces others by spaces."""
 
     dropped: re.Pattern[str]
     spaces: re.Pattern[str]
@@ -206,37 +203,36 @@ class DroppedAndSpaced:
 
     def text(self, text: str) -> str:
         if text.isascii():
-            return text.translate(self.ascii)  # the fastest there is, but the slowest elsewhere
+            return text.translate(self.ascii)  # fastest for ASCII, slowest otherwise
         return self.spaces.sub(" ", self.dropped.sub("", text))
 
 
 @functools.cache
 def cleaned() -> DroppedAndSpaced:
-    """What BertNormalizer's ``clean_text`` does."""
+    """``clean_text`` of BertNormalizer."""
     return DroppedAndSpaced.of(_UNCLEAN, _CLEAN_SPACES)
 
 
 @functools.cache
 def nmt() -> DroppedAndSpaced:
-    """What Nmt does."""
+    """Rules of Nmt."""
     return DroppedAndSpaced.of(_NMT_DROPPED, _NMT_SPACES)
 
 
 @functools.cache
 def ideographs() -> re.Pattern[str]:
-    """One character of the blocks that BertNormalizer takes for Chinese."""
+    """Group of one character that BertNormalizer treats as Chinese."""
     return re.compile(f"({one_of(points_of(_IDEOGRAPHS))})")
 
 
 @functools.cache
 def young_capital() -> re.Pattern[str]:
-    """One of the capitals that Python may not know."""
     return re.compile(one_of(list(young_capitals())))
 
 
 @functools.cache
 def young_capitals() -> dict[int, int]:
-    """For `str.translate`: their small letters."""
+    """Table of `str.translate` for capitals that Python may not know."""
     return {
         point: point + distance
         for first, last, distance in _YOUNG_CAPITALS
@@ -246,18 +242,18 @@ def young_capitals() -> dict[int, int]:
 
 @functools.cache
 def joined() -> list[int]:
-    """Characters that belong to the grapheme cluster of what stands before them."""
+    """Characters that extend the grapheme cluster before them."""
     marks = {*points_of(_NONSPACING), *points_of(_OTHER_MARKS)}
     return sorted((marks - {*points_of(_MARKS_APART)}) | {*points_of(_JOINED_TOO)})
 
 
 @functools.cache
 def prepended() -> list[int]:
-    """Characters that belong to the grapheme cluster of what follows them."""
+    """Characters that belong to the grapheme cluster after them."""
     return points_of(_PREPENDED)
 
 
 @functools.cache
 def controls() -> list[int]:
-    """Characters that are a grapheme cluster alone (CR LF is one)."""
+    """Characters that are their own grapheme cluster (but CR LF is one)."""
     return points_of(_CONTROLS)

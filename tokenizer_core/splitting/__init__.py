@@ -1,4 +1,4 @@
-"""Split patterns, and every way of running them: kernels, the `regex` package, segmenters."""
+"""Split patterns and what runs them: kernels, automata, `regex`, segmenters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one seam between split patterns and their consumers: text and spans in, a bitmap out."""
+"""`Splitter`: marks the pre-tokens of a text in a bitmap, for any split pattern."""
 
 from __future__ import annotations
 
@@ -57,24 +57,19 @@ MASK_KERNELS: dict[str, MaskKernel] = {
     known_by: (_MARKING[kernel], told) for known_by, (kernel, told) in KERNELS.items()
 }
 
-PART = 1 << 17  # bytes: a tenth of a second; the last part of a text keeps one process alone
-_ALIGNED = ~7  # bits of a part's first byte begin a byte of the bitmap
+PART = 1 << 17  # bytes per request: a tenth of a second
+_ALIGNED = ~7  # rounds a position down, so that bitmaps of parts begin at a whole byte
 
 _NOTHING = np.zeros(0, np.uint64)  # no gaps, no memo, no classes
 _FRESH = np.zeros(PROGRESS, np.int64)
 _FRESH[POSITION] = -1
-_FEW_BYTES = 1 << 19  # in which sentences are found sooner than by another process
+_FEW_BYTES = 1 << 19  # below this, finding sentences in this process is faster
 
 
 def mark_in_steps(
     text: Text, spans: NDArray[np.int64], steps: Sequence[tuple[SplitStep, SplitAutomaton]]
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """Cut spans by the first step, its pieces by the second and so on: see `Splitter.mark`.
-
-    Args:
-        text, spans: as there; the spans are within the text.
-        steps: each with its automaton.
-    """
+    """Split spans by each step in order; the bitmaps of `Splitter.mark`."""
     pieces = spans[spans[:, 0] < spans[:, 1]]
     pieces = pieces[np.argsort(pieces[:, 0])]
     left_out = [np.zeros(0, np.int64)]
@@ -88,7 +83,6 @@ def mark_in_steps(
 def _cut_by(
     text: Text, pieces: NDArray[np.int64], step: SplitStep, automaton: SplitAutomaton
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The pieces of pieces, and where those begin that are dropped."""
     starts = np.zeros(text.size // 64 + 2, np.uint64)
     gaps = np.zeros(starts.size, np.uint64)
     automaton.mark(text, np.ascontiguousarray(pieces), starts, gaps)
@@ -113,12 +107,11 @@ def _cut_by(
 
 
 def _up_to(begins: NDArray[np.int64], limits: NDArray[np.int64], size: int) -> NDArray[np.int64]:
-    """Pieces that end where the next begins, at the latest at their limits."""
     return np.stack((begins, np.minimum(np.append(begins[1:], size), limits)), axis=1)
 
 
 def bits_at(size: int, positions: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A bitmap of a text of so many bytes, as `Splitter.mark` gives it."""
+    """A bitmap as in `Splitter.mark`, for a text of ``size`` bytes."""
     flags = np.zeros((size // 64 + 2) * 64, np.bool_)
     flags[positions] = True
     return np.packbits(flags, bitorder="little").view(np.uint64)
@@ -131,12 +124,10 @@ def mark_by_segmenter(
     cuts: CutPairs | SentenceBreaks,
     starts: NDArray[np.uint64],
 ) -> None:
-    """Set bits of ``starts`` where segments start; as fast as the segmenter on all processors.
+    """Set the bits in ``starts`` where segments start, using all processors.
 
-    Args:
-        text, spans, starts: as for `mark_by_regex`.
-        segmenter: what cuts each span by itself: its identity, or `punkt_model.as_text`.
-        cuts: where a span may be divided.
+    ``segmenter`` is an identity or a Punkt model (`segmenters.as_text`); ``cuts`` may divide spans.
+    For other arguments see `mark_by_regex`.
     """
     cutter = Cutter(segmenter, True, SEGMENTER_LIMITS)
     bitmap = starts.view(np.uint8)
@@ -151,8 +142,7 @@ def mark_by_segmenter(
         bitmap[place : place + marks.size] |= marks
     elif parts:
         with ThreadPoolExecutor(min(len(parts), available_processors())) as threads:
-            # Neighbours may share a byte of the bitmap, so one thread writes. After an error the
-            # parts that wait are cancelled.
+            # Parts may share a byte of the bitmap, so only this thread writes.
             for place, marks in threads.map(segment, parts):
                 bitmap[place : place + marks.size] |= marks
 
@@ -160,7 +150,6 @@ def mark_by_segmenter(
 def _parts(
     text: Text, spans: NDArray[np.int64], cuts: CutPairs | SentenceBreaks
 ) -> Iterator[NDArray[np.int64]]:
-    """Spans, none of them empty, in groups of about `PART` bytes; long ones are divided."""
     content = text.data[: text.size].data
     gathered: list[tuple[int, int]] = []
     size = 0
@@ -169,8 +158,8 @@ def _parts(
         while begin < end:
             cut = end
             if size + end - begin > PART:
-                found = cuts.first(span, begin - first + max(PART - size, 1), end - first)
-                cut = first + found if found > 0 else end
+                offset = cuts.first(span, begin - first + max(PART - size, 1), end - first)
+                cut = first + offset if offset > 0 else end
             gathered.append((begin, cut))
             size += cut - begin
             begin = cut
@@ -182,12 +171,12 @@ def _parts(
 
 
 class ShortText(Protocol):
-    """Buffers of one short text after the other, made once.
+    """Reusable buffers for one short text after the other.
 
     Attributes:
         text: uint8, the text and `PADDING` bytes.
-        span: int64 ``[1, 2]``: all of it.
-        marks: uint64: the bitmap to write.
+        span: int64 ``[1, 2]``: the whole text.
+        marks: uint64: output bitmap.
         progress: int64 ``[PROGRESS]``.
     """
 
@@ -197,27 +186,23 @@ class ShortText(Protocol):
     progress: NDArray[np.int64]
 
     def clear_marks(self, size: int) -> None:
-        """Unmark the text up to ``size`` bytes and the block behind it."""
+        """Clear the marks of ``size`` bytes and of the block after them."""
 
 
 MarkShort = Callable[[ShortText, int], NDArray[np.uint64]]
 
 
 class Splitter:
-    """Cuts text by one pattern: made once by who owns the pattern, such as an encoder.
+    """Splits text by one pattern; thread-safe.
 
-    Any number of threads may use it. What runs the pattern (a kernel, an automaton, a segmenter,
-    the ``regex`` package) is chosen, and an automaton made, when the first text comes.
-
-    Args:
-        pattern: how text is cut.
+    The first text selects what runs the pattern: a kernel, an automaton, a segmenter or ``regex``.
     """
 
     def __init__(self, pattern: SplitPattern) -> None:
         self.pattern = pattern
         self._drops = pattern.drops_gaps
         self._masks = MASK_KERNELS.get(pattern.name or pattern.regex)
-        # What cuts each sentence, where these are cut one by one.
+        # Splits each sentence, if the pattern finds sentences first.
         self._within = None if pattern.sentences is None else Splitter(pattern.within(None))
         if self._within is not None:
             self._masks = None
@@ -225,7 +210,7 @@ class Splitter:
 
     @property
     def is_native(self) -> bool:
-        """Whether machine code cuts; a segmenter and ``regex`` are a hundred times as slow."""
+        """Whether compiled code splits, 100 times as fast as segmenters and ``regex``."""
         if self._within is not None:
             return False
         return bool(self._masks or self._steps) or self._automaton is not None
@@ -241,26 +226,24 @@ class Splitter:
     def mark(
         self, text: Text, spans: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Mark where pre-tokens start, and which of them are none because the pattern drops them.
+        """Mark the starts of pre-tokens, and of text that the pattern drops.
 
-        A pre-token ends at the next start or at its span's end. Spans are independent of each
-        other: a pattern sees the end of its span as the end of the text.
+        A pre-token ends at the next start or at the end of its span. Spans are independent: a
+        pattern sees the end of a span as the end of the text.
 
         Args:
-            text: valid UTF-8 (at least within the spans).
-            spans: int64 of shape [n, 2], half-open byte ranges between characters, not
-                overlapping.
+            text: valid UTF-8, at least within the spans.
+            spans: int64 ``[n, 2]``: half-open byte ranges between characters, not overlapping.
 
         Returns:
-            Two bitmaps, uint64 of shape [size // 64 + 2]. In the first, bit ``i & 63`` of word
-            ``i >> 6`` is set iff a pre-token or a dropped stretch starts at byte ``i``; it is zero
-            outside the spans, and every non-empty span's begin is set. In the second the starts of
-            dropped stretches are set; it is empty (size 0) when the pattern drops nothing.
+            two bitmaps, uint64 ``[size // 64 + 2]``. In the first, bit ``i & 63`` of word ``i >>
+            6`` is set if a pre-token or dropped text starts at byte ``i``, so at the start of each
+            span that is not empty. The second marks the starts of dropped text; it has size 0 if
+            the pattern drops nothing.
 
         Raises:
-            IndexError: a span lies outside of the text, or ends before it begins.
-            PatternExceedsLimit, WorkerLost: see `mark_by_regex`.
-            SegmenterUnavailable: see `mark_by_segmenter`.
+            IndexError: a span outside of the text, or with its end before its start.
+            PatternExceedsLimit, WorkerLost, SegmenterUnavailable: see `regex_processes`.
         """
         spans = np.ascontiguousarray(spans, np.int64)
         if self._within is not None:
@@ -285,13 +268,12 @@ class Splitter:
             elif within:
                 mark_by_regex(text, spans, self.pattern.regex, starts)
         if not within:
-            raise IndexError(f"a span lies outside of the text of {text.size} bytes")
+            raise IndexError(f"a span is outside of the text of {text.size} bytes")
         return starts, dropped
 
     def _mark_in_sentences(
         self, text: Text, spans: NDArray[np.int64], within: Splitter
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """`mark` of the sentences in spans; what lies between two of them is dropped."""
         assert self.pattern.sentences is not None
         sentences = sentence_spans(text, spans, self.pattern.sentences)
         starts, dropped = within.mark(text, sentences)
@@ -302,31 +284,30 @@ class Splitter:
         return starts | bits, (dropped | bits) if dropped.size else bits
 
     def mark_every_byte(self, text: Text, spans: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """The starts that `mark` finds, where every byte belongs to a pre-token."""
+        """The starts of `mark`; raises `InvalidPattern` if the pattern drops text."""
         if self._drops:
             self.pattern.require_every_byte()
         return self.mark(text, spans)[0]
 
     def edges(self, text: Text) -> NDArray[np.int64]:
-        """Where each pre-token of a text begins, and the size of the text: int64 ``[n + 1]``."""
+        """Start of each pre-token, then the size of the text: int64 ``[n + 1]``."""
         starts = self.mark_every_byte(text, np.array([[0, text.size]], np.int64))
         return np.append(_positions(starts), text.size)
 
     @property
     def masks(self) -> MaskKernel | None:
-        """The mask kernel that does all of the cutting, and what it is told, if there is one."""
+        """The mask kernel that runs the pattern and its arguments, if any."""
         return self._masks
 
     @property
     def classes(self) -> NDArray[Any]:
-        """What mask kernels know of characters; empty where there is none."""
+        """Character classes for mask kernels; empty without one."""
         return self._classes
 
     def marking_short_texts(self) -> MarkShort:
-        """What marks the pre-tokens of the text in short buffers, of so many bytes.
+        """A function that marks the pre-tokens of the text in short buffers.
 
-        The kernels are called directly: what `mark` makes for each text takes longer than
-        marking a sentence.
+        It calls the kernel directly: the allocations of `mark` cost more than marking a sentence.
         """
 
         def mark_anyhow(buffers: ShortText, size: int) -> NDArray[np.uint64]:
@@ -368,17 +349,10 @@ class Splitter:
 
 
 def sentence_spans(text: Text, spans: NDArray[np.int64], punkt: Punkt) -> NDArray[np.int64]:
-    """The sentences in spans of a text, without the white space between them.
+    """Sentences in spans of a text, without the white space between them.
 
-    Long texts are cut at ends of sentences and shared out among processes.
-
-    Args:
-        text: UTF-8, at least within the spans.
-        spans: int64 ``[n, 2]``, half-open, not overlapping; sentences are found in each by itself.
-        punkt: what finds sentences.
-
-    Returns:
-        int64 ``[m, 2]``, ascending byte ranges.
+    Long texts are divided at sentence ends and processed in parallel. Spans and result are int64
+    ``[n, 2]``: byte ranges that do not overlap.
     """
 
     def mark_sentences(filled: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -396,22 +370,19 @@ def sentence_spans(text: Text, spans: NDArray[np.int64], punkt: Punkt) -> NDArra
 def mark_pre_tokens(
     text: Text, spans: NDArray[np.int64], pattern: SplitPattern
 ) -> NDArray[np.uint64]:
-    """`Splitter.mark_every_byte` of one text."""
+    """`Splitter.mark_every_byte` for one text."""
     return Splitter(pattern).mark_every_byte(text, spans)
 
 
 def mark_kept_and_dropped(
     text: Text, spans: NDArray[np.int64], pattern: SplitPattern
 ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """`Splitter.mark` of one text."""
+    """`Splitter.mark` for one text."""
     return Splitter(pattern).mark(text, spans)
 
 
 def pre_tokens(text: str, pattern: str | SplitPattern) -> list[str]:
-    """The pre-tokens of ``text`` as strings, for people and tests.
-
-    Joined they give the text back, unless the pattern drops what lies between.
-    """
+    """The pre-tokens of ``text``; they join to the text unless the pattern drops some."""
     checks.text("text", text)
     whole = Text.of(text.encode())
     starts, dropped = mark_kept_and_dropped(

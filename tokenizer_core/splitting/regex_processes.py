@@ -1,9 +1,7 @@
-"""Split patterns without a kernel, run in processes of their own, within limits.
+"""Runs regexes and segmenters in worker processes with limits of time and memory.
 
-The ``regex`` package may backtrack for ever, fill the memory or crash on a pattern that a user
-made up, and segmenters are programs of others. In a process with limits all of that ends in an
-error, and as many of them work at once as threads ask. The package's own ``timeout=`` is for a
-whole text, so it could not give time for what is done.
+The ``regex`` package may backtrack endlessly, exhaust memory or crash on a user's pattern. Its
+``timeout=`` is for a whole text; these limits grow with the progress.
 """
 
 from __future__ import annotations
@@ -41,14 +39,14 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.text import Text
 
 _LONGEST_REASON = 4096  # bytes
-_AT_ONCE = 1 << 12  # matches or segments
+_AT_ONCE = 1 << 12  # matches or segments per batch
 _MB = 1e6
 MOST_PROCESSES = 64
 _EXCEEDED = {-signal.SIGPROF: "processor time", OUT_OF_MEMORY: "memory"}  # by exit status
 _ADVICE = (
     "rewrite nested repetitions such as (a+)+ so that a text can be matched in one way only, or "
     "use a pattern with a kernel such as 'gpt2'",
-    "look for a very long stretch without punctuation in the text",  # to a segmenter
+    "look for a very long stretch without punctuation in the text",  # for segmenters
 )
 _workers = Workers(
     "bpeline.tokenizer_core.splitting.regex_processes",
@@ -59,14 +57,10 @@ _workers = Workers(
 
 
 class Limits(NamedTuple):
-    """What matching one text may take. Natural text takes 0.05 to 0.2 seconds per MB.
+    """Limits for one text; memory in bytes. Natural text takes 0.05 to 0.2 s per MB.
 
-    Attributes:
-        seconds: of processor time, for each call.
-        seconds_per_mb: more for each MB of the text.
-        seconds_per_mb_done: more for each MB that is done.
-        memory: bytes.
-        memory_per_byte: more for each byte of the text.
+    ``seconds`` of CPU time grow with the size of the text (``seconds_per_mb``) and with the part
+    that is done (``seconds_per_mb_done``); memory grows by ``memory_per_byte``.
     """
 
     seconds: float = 4
@@ -83,11 +77,11 @@ class Limits(NamedTuple):
 
 
 def serve(descriptor: int) -> None:
-    """Answer requests until there are no more.
+    """Answer requests until the connection closes.
 
-    A request is a regex or the identity of a segmenter, which of them it is, `Limits`, the number
-    of spans and of bytes, then the spans (int64 ``[n, 2]``) and the text. The answer is what
-    `mark_matches` gives, or text that says what went wrong.
+    A request is a regex or the identity of a segmenter, which of the two it is, `Limits`, the
+    number of spans and bytes; then the spans (int64 ``[n, 2]``) and the text. The answer is the
+    bitmap of `mark_matches` or an error text.
     """
     worker_processes.serve(descriptor, partial(_answer, os.getppid()))
 
@@ -106,7 +100,7 @@ def _answer(
         marks = mark_matches(text, spans, found_in, go_on).tobytes()
     except MemoryError:
         raise
-    except BaseException as error:  # what Rust panics with, as Sudachi may, is no Exception
+    except BaseException as error:  # a Rust panic, as in Sudachi, is not an Exception
         reason = f"{type(error).__name__}: {error}".encode(errors="replace")
         yield FAILED, 0, reason[:_LONGEST_REASON]
     else:
@@ -114,12 +108,11 @@ def _answer(
 
 
 def _timer(parent: int, limits: Limits, size: int) -> Callable[[int], None]:
-    """Set a timer whose signal ends this process; gives what sets it again when bytes are done."""
     end = time.process_time() + limits.seconds + limits.seconds_per_mb * size / _MB
 
     def go_on(done: int) -> None:
         if os.getppid() != parent:
-            os._exit(0)  # its answer is not waited for
+            os._exit(0)  # the parent is gone
         worker_processes.allow_seconds(
             end + limits.seconds_per_mb_done * done / _MB - time.process_time()
         )
@@ -139,26 +132,26 @@ def mark_matches(
     found_in: Callable[[str], Iterable[tuple[int, int]]],
     go_on: Callable[[int], None],
 ) -> NDArray[np.uint8]:
-    """Where pre-tokens start.
+    """Mark where pre-tokens start.
 
     Args:
-        text: uint8 ``[size]``, UTF-8 within the spans.
-        spans: int64 ``[n, 2]``, half-open, each cut on its own.
-        found_in: gives where pre-tokens of a string start and end, ascending; what lies between
-            them is one too.
-        go_on: called again and again with how many bytes are done.
+        text: uint8 ``[size]``, valid UTF-8 within the spans.
+        spans: int64 ``[n, 2]``, half-open, independent.
+        found_in: gives ascending character ranges of pre-tokens; text between them is a pre-token,
+            too.
+        go_on: called repeatedly with the number of bytes done.
 
     Returns:
-        uint8 ``[ceil((size + 1) / 8)]``: bit ``i & 7`` of byte ``i >> 3`` for byte i of the text.
+        uint8 ``[ceil((size + 1) / 8)]``: bit ``i & 7`` of byte ``i >> 3`` stands for byte ``i``.
     """
     marked = np.zeros(text.size + 1, np.bool_)
     for begin, end in spans[spans[:, 0] < spans[:, 1]].tolist():
         marked[begin] = True
         characters = str(text[begin:end].data, "utf-8")
-        # Edges ascend, so characters are found among bytes a stretch at a time.
+        # Edges ascend, so character positions become byte positions batch by batch.
         character, byte = 0, begin
-        found = iter(found_in(characters))
-        while batch := list(chain.from_iterable(islice(found, _AT_ONCE))):
+        matches = iter(found_in(characters))
+        while batch := list(chain.from_iterable(islice(matches, _AT_ONCE))):
             pairs = np.array(batch, np.int64).reshape(-1, 2)
             edges = pairs[pairs[:, 0] < pairs[:, 1]].ravel()
             edges = edges[edges < len(characters)] - character
@@ -175,7 +168,6 @@ def mark_matches(
 
 @lru_cache(maxsize=1)
 def _segments_of(identity: str) -> Callable[[str], Iterator[tuple[int, int]]]:
-    """Segments of the segmenter that is meant, whose dictionary is loaded now, or sentences."""
     from bpeline.tokenizer_core.splitting.segmenters import (
         PUNKT,
         SEGMENTERS,
@@ -203,12 +195,11 @@ def _segments_of(identity: str) -> Callable[[str], Iterator[tuple[int, int]]]:
 
 LIMITS = Limits()
 
-# Segmenters take half a second to two seconds per MB, and memory for their dictionaries.
+# Segmenters take 0.5 to 2 seconds per MB, and memory for their dictionaries.
 SEGMENTER_LIMITS = Limits(60, 20, 60, memory=4 << 30, memory_per_byte=256)
 
 
 def _turns() -> tuple[threading.Semaphore, threading.Semaphore]:
-    """How many regexes, and how many segmenters, run at a time."""
     return threading.Semaphore(MOST_PROCESSES), threading.Semaphore(available_processors())
 
 
@@ -224,7 +215,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 class Cutter(NamedTuple):
-    """What a process is to cut text with: a regex, or the segmenter of an identity."""
+    """What splits the text: a regex, or a segmenter by its identity."""
 
     name: str
     is_segmenter: bool
@@ -238,19 +229,14 @@ def mark_by_regex(
     starts: NDArray[np.uint64],
     limits: Limits = LIMITS,
 ) -> None:
-    """Set bits of ``starts`` where pre-tokens start: exact for every pattern, 5 to 20 MB/s.
+    """Set the bits in ``starts`` where pre-tokens start; 5 to 20 MB/s.
 
-    Safe to call from many threads; each call has a process for itself. A process that is killed
-    is replaced once.
-
-    Args:
-        text, spans: as for `mark_pre_tokens`; the spans are within the text.
-        regex: known to compile.
-        starts: uint64 ``[size // 64 + 2]``.
+    Thread-safe: each call has its own process. A killed process is replaced once. For ``text`` and
+    ``spans`` see `Splitter.mark`; ``starts`` is uint64 ``[size // 64 + 2]``.
 
     Raises:
-        PatternExceedsLimit: matching took too long or too much memory.
-        WorkerLost: the process cannot be started, or was killed twice.
+        PatternExceedsLimit: too much time or memory.
+        WorkerLost: the process cannot start, or was killed twice.
     """
     if (spans[:, 0] < spans[:, 1]).any():
         marks = ask(Cutter(regex, False, limits), text.data[: text.size], spans)
@@ -258,10 +244,10 @@ def mark_by_regex(
 
 
 def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Where pre-tokens start, as a process says: the bitmap of `mark_matches`."""
+    """The bitmap of `mark_matches`, from a worker process."""
     name = cutter.name if len(cutter.name) <= 200 else f"{cutter.name[:199]}…"
     pattern = f"the split pattern {name!r}"
-    # Those of one segmenter stay together: its dictionary is loaded once in each.
+    # Reuse processes of the same segmenter, which have loaded its dictionary.
     kind = cutter.name if cutter.is_segmenter else ""
     size = content.size // 8 + 1
     with _free[cutter.is_segmenter]:
@@ -290,22 +276,19 @@ def ask(cutter: Cutter, content: NDArray[np.uint8], spans: NDArray[np.int64]) ->
                 if outcome == DONE:
                     return np.frombuffer(answer, np.uint8)
                 raise (SegmenterUnavailable if cutter.is_segmenter else InvalidPattern)(
-                    f"{pattern} cannot cut this text: {str(answer, 'utf-8', 'replace')}",
-                    "a segmenter must be as it was when this process began",
-                    "start anew if packages were installed since, or use another pattern",
+                    f"{pattern} cannot split this text: {str(answer, 'utf-8', 'replace')}",
+                    "expected the same segmenter as when this process began",
+                    "restart if packages were installed since, or use another pattern",
                 )
     raise WorkerLost(
         f"the process that runs {pattern} ended "
         f"{'because of an interruption' if worker.abandoned else 'twice'} (exit status {status})",
         _workers.purpose,
-        "look for what kills processes on this machine (memory?), or use a pattern with a kernel "
+        "find out what kills processes on this machine (memory?), or use a pattern with a kernel "
         "such as 'gpt2'",
     )
 
 
 def abandon_matching() -> None:
-    """End all that is being matched for threads of this process, which get `WorkerLost`.
-
-    For interruptions: threads would be waited for, and a pattern may take minutes.
-    """
+    """End all matching of this process when interrupted; threads get `WorkerLost`."""
     _workers.abandon()

@@ -1,16 +1,8 @@
-"""The regexes behind names, which regexes are refused, and how other engines are told them.
+"""The regexes of named patterns, validation of regexes, and their export.
 
-Regexes with a name are spelled so that ``regex``, Oniguruma (``tokenizers``) and fancy-regex
-(``tiktoken``) cut alike, and otherwise as published. Of another regex, what all three spell and
-read alike stays as it is, what they read differently is respelled, and everything else is refused
-by name: an engine that misreads a regex does not complain. That the classes of characters agree was
-compared on all code points; engines of another Unicode version classify characters that are
-assigned in only one of the two differently, and no spelling helps.
-
-The ``regex`` package writes repetitions out when it compiles: ``(?:a+b)+`` holds the part for its
-first time and once more for all others, so nested ones double, and ``a{1000000}`` takes 270 MB. And
-it reads set operators as literals: ``[a-z&&[^aeiou]]`` is a set with ``&`` and ``[`` in it and then
-a bracket. Both are refused.
+Named patterns are spelled so that ``regex``, Oniguruma (``tokenizers``) and fancy-regex
+(``tiktoken``) split alike. In other regexes, what these engines read differently is respelled or
+refused. Engines with another Unicode version classify newly assigned characters differently.
 """
 
 from __future__ import annotations
@@ -35,10 +27,9 @@ from bpeline.tokenizer_core.splitting.segmenters import SEGMENTERS
 # openai/gpt-2 src/encoder.py; tiktoken's r50k_base and p50k_base; ByteLevel of `tokenizers`.
 _GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 
-# tiktoken's cl100k_base in two respects spelled otherwise, so that every engine reads the same:
-# `\p{N}{1,3}+` without its plus (nothing follows, so giving back cannot help; Oniguruma reads the
-# plus as a repetition), and `\s++$` as `\s++(?!\S)` (behind a possessive run stands no white
-# space, so both mean the end of the text; `$` means three different things to three engines).
+# tiktoken's cl100k_base with two changes, so that all engines read it alike: `\p{N}{1,3}+` without
+# its plus, which Oniguruma reads as a repetition (possessive or not is the same here); and `\s++$`
+# as `\s++(?!\S)`, because `$` differs between engines.
 _CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++(?!\S)|\s*[\r\n]|\s+(?!\S)|\s"
@@ -54,7 +45,7 @@ _O200K = (
 )
 
 # Mistral's tekken.json (v3, v7, v11) and tokenizer.json of Mistral Nemo: o200k without contractions
-# and with one number to a pre-token.
+# and with single digits.
 _TEKKEN = (
     r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
     r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
@@ -64,12 +55,12 @@ _TEKKEN = (
 _CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _WHITE_SPACE = r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 
-# bigcode/starcoder tokenizer.json (SmolLM, Command R and CodeShell have the same): each number is
-# cut off first, then gpt2 cuts what lies between. So a text may end before a number.
+# bigcode/starcoder tokenizer.json (SmolLM, Command R and CodeShell have the same): splits off each
+# digit, then gpt2 on the rest, which therefore sees the end of its text before a digit.
 _STARCODER = r"\p{N}|'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?![^\s\p{N}])|\s+"
 
-# moonshotai/Kimi-K2 tokenization_kimi.py: o200k, but runs of Han are pre-tokens of their own, and
-# no slash follows a line break. It says `[…&&[^\p{Han}]]`, which only some engines understand.
+# moonshotai/Kimi-K2 tokenization_kimi.py: o200k with runs of Han as pre-tokens, and without the
+# slash after symbols. Published with `[…&&[^\p{Han}]]`, which only some engines support.
 _CAPITALS = r"(?:(?!\p{Han})[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])"
 _SMALL = r"(?:(?!\p{Han})[\p{Ll}\p{Lm}\p{Lo}\p{M}])"
 _KIMI = (
@@ -85,14 +76,14 @@ _KIMI_AS_PUBLISHED = (
     r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 
-# meta-llama/Meta-Llama-3-8B tokenizer.json and llama3/tokenizer.py. Where a text ends in white
-# space with a line break in it, this cuts behind the break and cl100k does not; else they agree.
+# meta-llama/Meta-Llama-3-8B tokenizer.json and llama3/tokenizer.py. Like cl100k, but splits after a
+# line break in white space at the end of a text.
 _LLAMA3 = (
     _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _WHITE_SPACE
 )
 
-# transformers, tokenization_qwen2.py, PRETOKENIZE_REGEX: Qwen2, Qwen2.5 and Qwen3 share it. One
-# digit is one pre-token; else it is Llama 3's.
+# transformers, tokenization_qwen2.py, PRETOKENIZE_REGEX of Qwen2, Qwen2.5 and Qwen3: Llama 3's with
+# single digits.
 _QWEN2 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*" + _WHITE_SPACE
 
 # Qwen/Qwen3.5 tokenizer.json: combining marks are letters.
@@ -102,18 +93,15 @@ _QWEN35 = (
     + _WHITE_SPACE
 )
 
-# deepseek-ai/DeepSeek-V3 tokenizer.json cuts three times, each time the pieces of the time before:
+# deepseek-ai/DeepSeek-V3 tokenizer.json splits in three steps:
 #   \p{N}{1,3}    then    [一-龥぀-ゟ゠-ヿ]+    then
 #   [!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+
 #   | ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-# Pieces of the first cut are numbers, which the third leaves alone. Pieces of the second are cut
-# by the third, which finds among their characters letters and marks, four that are punctuation or
-# symbols, and three that are not assigned (and stand before letters, or match nothing). All else
-# is cut by the third between them, so a match of it may neither hold nor look at a number or one
-# of theirs: both are excluded from its sets, and end a text as far as `\s+(?!\S)` is concerned.
-# What it leaves unmatched (control characters and the like) is matched at last, so that nothing
-# is lost where an engine forgets what lies between matches (`tiktoken`), and no stretch of it
-# goes on from one piece into the next.
+# As one regex: numbers stay whole. Pieces of the second step hold letters and marks, four symbols,
+# and three unassigned characters, which the third step splits. Elsewhere the third step must not
+# match or look at numbers and characters of the second step: its sets exclude them, and they count
+# as the end of the text in `\s+(?!\S)`. The last alternative matches the rest, such as control
+# characters, because `tiktoken` drops text between matches.
 _KANA_AND_HAN = "一-龥\u3040-\u30ff"
 _THEIR_LETTERS = "[一-龥\u3041-\u3096\u3099\u309a\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff]"
 _THEIR_SYMBOLS = "[\u309b\u309c\u30a0\u30fb]"
@@ -130,20 +118,19 @@ _DEEPSEEK_V3 = (
     rf"|[^\s\p{{L}}\p{{M}}\p{{N}}\p{{P}}\p{{S}}{_KANA_AND_HAN}]+(?!{_LETTERS})"
 )
 
-# What SuperBPE's program cuts at where tokens may hold several words; what lies between is kept.
+# Matches in SuperBPE's program; the text between them is also a pre-token.
 SUPERWORDS = r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]{2,}[\r\n/]*| +(?!\S)"
-# What its published models cut at, and llama.cpp under the name superbpe: `\p{N}+`, and in it
-# before so many of 0 to 9 as three divide, to the last of them. What lies between is kept whole.
-# How far digits go decides where the first are cut, which no automaton knows in time.
+# Published SuperBPE models and `superbpe` of llama.cpp: numbers, in groups of three digits from the
+# right. No automaton can run it, because the length of a number decides its first cut.
 DIGITS_FROM_RIGHT = r"\p{N}+?(?=(?:[0-9]{3})+(?![0-9])|(?!\p{N}))"
 LINES_AND_DIGITS = rf"[^\n\p{{N}}]*\n|[^\n\p{{N}}]+|{DIGITS_FROM_RIGHT}"
-# Numbers are cut within alone, so text may be cut wherever it may without that: regex → another.
+# Regex → a regular one with fewer cuts, for finding legal cuts.
 CUTTING_LESS = {
     DIGITS_FROM_RIGHT: r"\p{N}+",
     LINES_AND_DIGITS: r"[^\n\p{N}]*\n|[^\n\p{N}]+|\p{N}+",
 }
 
-# Every character of a text is in a pre-token.
+# These cover all text.
 NAMED_PATTERNS = {
     "gpt2": _GPT2,
     "cl100k": _CL100K,
@@ -156,15 +143,15 @@ NAMED_PATTERNS = {
     "kimi": _KIMI,
     "starcoder": _STARCODER,
 }
-# What lies between pre-tokens is dropped: white space (as Unicode has it; as `str.split` of Python
-# has it; as subword-nmt has it, which cuts lines at U+0020 alone). NLTK's `wordpunct_tokenize`.
+# These drop text between matches: white space of Unicode, of Python's `str.split`, of subword-nmt;
+# and as NLTK's `wordpunct_tokenize`.
 DROPPING_PATTERNS = {
     "whitespace": r"\S+",
     "str-split": r"[^\s\x1c-\x1f]+",
     "spaces": r"[^ \r\n]+",
     "wordpunct": r"\w+|[^\w\s]+",
 }
-# Several published tokenizers, one pattern.
+# Aliases.
 SAME_PATTERNS = {"qwen2.5": "qwen2", "qwen3": "qwen2", "llama4": "o200k", "glm4": "llama3"}
 
 OTHER_SPELLINGS = {
@@ -175,10 +162,8 @@ OTHER_SPELLINGS = {
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s": "cl100k",
 }
-# By name of the pattern, or by regex where it has none: the kernel written for it, and what that is
-# told. Of cl100k's: how many numbers make a pre-token; whether white space at the end of a span is
-# one pre-token; whether combining marks are letters. Of o200k's: how many numbers; whether
-# contractions belong to the word before.
+# Name or regex → kernel and its arguments. cl100k: digits per pre-token, trailing white space is
+# one pre-token, marks are letters. o200k: digits per pre-token, contractions join the word.
 KERNELS: dict[str, tuple[str, tuple[int | bool, ...]]] = {
     "gpt2": ("gpt2", ()),
     "cl100k": ("cl100k", (3, True, False)),
@@ -228,19 +213,19 @@ _IN_SET = regex.compile(
     r"|U[0-9A-Fa-f]{8}|[0-7]{1,3}|.)|.",
     regex.DOTALL,
 )
-# What Python reads as the edge of the text is the edge of a line, or something else, elsewhere.
+# Anchors for the edges of the text; other engines read Python's differently.
 _EDGES = {
     "^": r"(?<![\s\S])",
     "$": r"(?!\n[\s\S]|[^\n])",  # the end, or before a line feed that is the last character
     r"\Z": r"(?![\s\S])",
 }
-# Oniguruma counts superscripts and fractions of Latin-1 among \w, and no joiners.
+# \w in Oniguruma includes superscripts and fractions of Latin-1, and excludes joiners.
 _WORD = r"\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\u200c\u200d"
 _OPENINGS = ("(", "(?:", "(?i:", "(?-i:", "(?=", "(?!", "(?>", "(?<=", "(?<!")
 _LOOKS = ("(?=", "(?!", "(?<=", "(?<!")
 _SAME_ESCAPES = frozenset("sSdDnrtfv")
 _SAME_ESCAPED = frozenset("\\^$.|?*+()[]{}-/'\"#&~!%,:;<=>@_` ")
-# Small letters with dotted or dotless companions, on which engines do not agree.
+# Without i: engines fold its dotted and dotless forms differently.
 _SAME_IN_BOTH_CASES = frozenset("abcdefghjklmnopqrstuvwxyzABCDEFGHJKLMNOPQRSTUVWXYZ")
 
 MAX_REGEX_BYTES = 4096
@@ -248,17 +233,16 @@ NAMES = (*NAMED_PATTERNS, *SAME_PATTERNS, *DROPPING_PATTERNS, *SEGMENTERS)
 
 
 def size_written_out(pattern: str) -> int | None:
-    """Parts of a regex after each repetition is written out as often as it must match, and once.
+    """Size of a regex when `regex` expands its repetitions; approximate upper bound.
 
-    An upper bound, up to a factor, of what ``regex`` makes of it; None where it cannot be told,
-    for free spacing hides comments.
+    None for comments with free spacing, which cannot be parsed.
     """
     if _SPACED.search(pattern):
         if "#" in pattern:
             return None
-        pattern = _SPACE.sub(r"\1", pattern)  # it may stand before counts, and in them
-    outer: list[int] = []  # of each open group: the size of what stands before it
-    size = part = 0  # all since the group opened; the last part of that, which a count repeats
+        pattern = _SPACE.sub(r"\1", pattern)
+    outer: list[int] = []  # for each open group, the size before it
+    size = part = 0  # since the group opened; of the part that a count would repeat
     for token in _PARTS.finditer(pattern):
         match "braces" if token["braces"] else token.lastgroup:
             case "open":
@@ -282,7 +266,7 @@ def size_written_out(pattern: str) -> int | None:
 
 
 def _times(token: regex.Match[str]) -> int:
-    """How often a part that must match is written out beside its first time."""
+    """Number of additional copies of a repeated part."""
     if token["plus"]:
         return 1
     least = int((token["least"] or "0")[:10])
@@ -291,21 +275,21 @@ def _times(token: regex.Match[str]) -> int:
 
 
 def set_operator(pattern: str) -> str | None:
-    """The first set that reads as if with an operator, where ``regex`` sees none; or None.
+    """The first set with an operator that ``regex`` reads as a literal, or None.
 
-    A regex that says which version of sets it means, ``(?V0)`` or ``(?V1)``, is taken at its word.
+    None, too, for a regex with ``(?V0)`` or ``(?V1)``, which sets the meaning.
     """
     if _VERSION.search(pattern):
         return None
     for token in _PARTS.finditer(pattern):
-        found: str | None = token["set"]
-        if found is None:
+        set_: str | None = token["set"]
+        if set_ is None:
             continue
-        if _OPERATOR.match(found[:-1], 2 if found.startswith("[^") else 1):
-            return found
-        nested = found.startswith(("[[", "[^[")) and not found.startswith(("[[:", "[^[:"))
+        if _OPERATOR.match(set_[:-1], 2 if set_.startswith("[^") else 1):
+            return set_
+        nested = set_.startswith(("[[", "[^[")) and not set_.startswith(("[[:", "[^[:"))
         if nested and pattern.startswith(("&&", "||", "--", "~~"), token.end()):
-            return f"{found}{pattern[token.end() : token.end() + 2]}"
+            return f"{set_}{pattern[token.end() : token.end() + 2]}"
     return None
 
 
@@ -315,22 +299,21 @@ def respelled_for_export(pattern: str) -> str:
 
     - ``x{m,n}+`` becomes ``(?>x{m,n})``, since Oniguruma reads the plus as a second repetition;
       ``{,n}`` becomes ``{0,n}``;
-    - ``^``, ``$`` and ``\Z`` become look-arounds that mean the edge of the text everywhere;
-    - ``\w`` and ``\W`` become the properties they stand for; ``\pL`` becomes ``\p{L}``;
-    - in sets, ``[``, ``&`` and ``~`` are escaped, which elsewhere are operators.
+    - ``^``, ``$`` and ``\Z`` become look-arounds for the edges of the text;
+    - ``\w`` and ``\W`` become properties; ``\pL`` becomes ``\p{L}``;
+    - in sets, ``[``, ``&`` and ``~`` are escaped.
 
     Raises:
-        InvalidPattern: the regex holds what others read differently, such as ``\b``,
-            back-references, free spacing (``(?x)``) or POSIX classes; or it can match nothing at
-            all, which is a cut for other engines and none here.
+        InvalidPattern: the regex has a construct that engines read differently, such as ``\b``,
+            back-references, ``(?x)`` or POSIX classes; or it can match an empty string.
     """
     return _Respelling(pattern).result()
 
 
 def with_gaps_matched(pattern: str) -> str:
-    """An exported regex that also matches the stretches it leaves between its matches.
+    """An exported regex that also matches the text between its matches.
 
-    For engines that forget what lies between (``tiktoken``): such a stretch is one pre-token.
+    For ``tiktoken``, which drops that text.
     """
     unnamed = "".join(
         "(?:" if token.lastgroup == "open" and _is_named(token.group()) else token.group()
@@ -349,11 +332,10 @@ class _Respelling:
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
         self._out: list[str] = []
-        self._seen: list[str] = []  # the pattern without what looks and takes nothing
-        # Of each open group: where in ``out`` it begins, whether case is ignored around it, and
-        # whether it only looks.
+        self._seen: list[str] = []  # the pattern without look-arounds
+        # For each open group: its start in ``out``, case-insensitivity around it, is a look-around.
         self._groups: list[tuple[int, bool, bool]] = []
-        self._repeatable = 0  # where in ``out`` the thing begins that a quantifier would repeat
+        self._repeatable = 0  # start in ``out`` of what a quantifier would repeat
         self._any_case = False
         self._lines = False
 
@@ -373,7 +355,7 @@ class _Respelling:
         except NotRegular as reason:
             self._refuse(str(reason))
         if empty:
-            self._refuse("a match of nothing at all")
+            self._refuse("an empty match")
         return "".join(self._out)
 
     def _is_looking(self) -> bool:
@@ -381,10 +363,10 @@ class _Respelling:
 
     def _refuse(self, what: str) -> NoReturn:
         raise InvalidPattern(
-            f"the split pattern {self._pattern!r} cannot be written for other engines because of "
+            f"the split pattern {self._pattern!r} cannot be exported to other engines because of "
             f"{what}",
-            "regexes that Oniguruma (tokenizers) and fancy-regex (tiktoken) read as Python's "
-            "`regex` does",
+            "expected a regex that Oniguruma (tokenizers) and fancy-regex (tiktoken) read like "
+            "Python's `regex`",
             "keep the tokenizer as 'bpeline', or train with a regex without it",
         )
 
@@ -403,7 +385,7 @@ class _Respelling:
             case "open":
                 return self._open(token, at)
             case "close":
-                if not self._groups:  # as in BLOOM's, of a set in a set
+                if not self._groups:  # as in BLOOM, which nests sets
                     self._refuse(f"a bracket that closes no group at position {at}")
                 self._repeatable, self._any_case, _ = self._groups.pop()
             case "braces":
@@ -500,7 +482,7 @@ class _Respelling:
 def no_pattern(pattern: object) -> InvalidPattern:
     return InvalidPattern(
         f"the split pattern is {pattern!r}",
-        f"names are {', '.join(NAMES)}; anything else must be a regex",
+        f"expected a regex or one of {', '.join(NAMES)}",
         "write 'gpt2'",
     )
 
@@ -516,7 +498,7 @@ def compile_regex(pattern: str) -> Any:
     if size > MAX_REGEX_BYTES:
         raise InvalidPattern(
             f"the split pattern of {len(pattern)} characters is too long or not UTF-8",
-            f"a regex may take up to {MAX_REGEX_BYTES} bytes of UTF-8",
+            f"expected up to {MAX_REGEX_BYTES} bytes of UTF-8",
             "use Unicode properties such as \\p{Han} instead of listing characters",
         )
     _refuse_what_is_not_meant(pattern)
@@ -525,35 +507,33 @@ def compile_regex(pattern: str) -> Any:
     except (regex_package.error, ValueError, RecursionError, OverflowError) as error:
         raise InvalidPattern(
             f"the split pattern {pattern!r} does not compile: {error}",
-            f"names are {', '.join(NAMES)}; anything else must be a regex in the syntax "
-            "of Python's `regex` package",
-            "write 'gpt2', or mend the regex at the position named",
+            f"expected a regex of Python's `regex` package, or one of {', '.join(NAMES)}",
+            "write 'gpt2', or correct the regex at that position",
         ) from error
     if compiled.flags & regex_package.REVERSE:
         raise InvalidPattern(
             f"the split pattern {pattern!r} searches backwards",
-            "pre-tokens are found from the left",
+            "expected a regex that searches forwards",
             "remove (?r) from the regex",
         )
     return compiled
 
 
 def _refuse_what_is_not_meant(pattern: str) -> None:
-    """Refuse what `regex` would compile to something else, or for minutes."""
+    """Refuse what `regex` would misread or expand too much."""
     if (operator := set_operator(pattern)) is not None:
         raise InvalidPattern(
             f"the split pattern has a set with an operator: {operator[:200]!r}",
-            "sets of characters, ranges and classes; Python's `regex` reads &&, --, || and ~~ in "
-            "them as literals",
+            "Python's `regex` reads &&, --, || and ~~ in sets as literals",
             "write [a-z&&[^aeiou]] and [a-z--[aeiou]] as (?:(?![aeiou])[a-z]), [\\w&&\\p{Greek}] "
             "as (?:(?=\\p{Greek})\\w), [a||b] as [ab]; or, for the literals, \\&, \\- and \\|",
         )
     size = size_written_out(pattern)
     if size is None or size > MOST_WRITTEN_OUT:
         raise PatternExceedsLimit(
-            f"the split pattern {pattern[:200]!r} is too large when its repetitions are written out"
+            f"the split pattern {pattern[:200]!r} is too large when its repetitions are expanded"
             if size is not None
             else f"the split pattern {pattern[:200]!r} has comments in free spacing",
-            f"repetitions that come to at most {MOST_WRITTEN_OUT} parts, and no comments with (?x)",
+            f"expected at most {MOST_WRITTEN_OUT} parts, and no comments with (?x)",
             "write (?:a+)+ as a+, use smaller counts, remove the comments",
         )

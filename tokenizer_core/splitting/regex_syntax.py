@@ -1,7 +1,6 @@
-"""A regex of the `regex` package as a tree, as far as an automaton can run it; else the reason.
+"""Parser of `regex` patterns that an automaton can run, and Unicode classes.
 
-Which characters are in a set, or of a class, is asked of the installed package, so a kernel that
-reads the tables equals it by construction, whichever Unicode version it carries.
+Sets and classes are evaluated by the installed `regex` package, so kernels use its Unicode version.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from bpeline.tokenizer_core.kernels.scanning.classes import (
 CODE_POINTS = 0x110000
 
 _SURROGATES = (0xD800, 0xE000)
-MOST_CLASSES = 254  # two more numbers are spoken for: the end, and a line feed before it
+MOST_CLASSES = 254  # two more columns: the end, and a line feed before it
 _CLASSES = {
     UPPER: r"[\p{Lu}\p{Lt}]",
     LOWER: r"\p{Ll}",
@@ -40,7 +39,7 @@ _CLASSES = {
     NUMBER: r"\p{N}",
     WHITE_SPACE: r"\s",
 }
-# A letter that came with each version of Unicode: engines are asked which they know.
+# A letter that each Unicode version added; tells the version of an engine.
 LETTERS_SINCE = {
     "14.0": "\U0001e290",
     "15.0": "\U0001e4d0",
@@ -49,7 +48,7 @@ LETTERS_SINCE = {
     "17.0": "\U00016ea0",
     "18.0": "\U0003d000",
 }
-# The classes whose digest tells versions of Unicode apart, by the numbers they have in it.
+# The classes in `unicode_classes_digest`, with their numbers.
 _IN_DIGEST = {1: r"\p{L}", 2: r"\p{N}", 4: r"\s"}
 
 Kind = Literal["greedy", "lazy", "possessive"]
@@ -76,16 +75,16 @@ _REASONS = {
 
 @functools.lru_cache(maxsize=1)
 def all_characters() -> str:
-    """Every character that UTF-8 can hold, in order, surrogates left out: 4.4 MB."""
+    """Every character but surrogates, in order: 4.4 MB."""
     points = np.arange(CODE_POINTS, dtype="<u4")
     return np.delete(points, np.s_[slice(*_SURROGATES)]).tobytes().decode("utf-32-le")
 
 
 @functools.lru_cache(maxsize=256)
 def _runs(source: str) -> NDArray[np.int64]:
-    """Runs of code points in a set: int64 of shape [n, 2], half-open, ascending.
+    """Runs of code points in a set: int64 ``[n, 2]``, half-open, ascending.
 
-    A run across the surrogates includes them (no text holds them).
+    A run across the surrogates includes them.
     """
     if len(source) == 1:
         return np.array([[ord(source), ord(source) + 1]], np.int64)
@@ -98,10 +97,9 @@ def _runs(source: str) -> NDArray[np.int64]:
 
 
 def class_runs(classes: Mapping[int, str] = _CLASSES) -> tuple[tuple[int, int, int], ...]:
-    """Runs of code points of one class: (class, first, one past the last), by class and position.
+    """Runs of code points of each class: (class, first, one past the last).
 
-    Args:
-        classes: for each, a regex that matches one of its characters.
+    ``classes`` maps a class to a regex for one of its characters.
     """
     return tuple(
         (class_, begin, end)
@@ -112,10 +110,8 @@ def class_runs(classes: Mapping[int, str] = _CLASSES) -> tuple[tuple[int, int, i
 
 @functools.cache
 def class_table() -> NDArray[np.uint8]:
-    """The class of each code point: uint8 of shape [0x110000], 0 for *other*.
-
-    One load per character beats a two-stage table here: a text visits few pages of this one.
-    """
+    """The class of each code point: uint8 ``[0x110000]``, 0 for *other*."""
+    # Faster than a two-stage table: a text touches few pages of this one.
     table = np.zeros(CODE_POINTS, np.uint8)
     for class_, begin, end in class_runs():
         table[begin:end] = class_
@@ -123,32 +119,29 @@ def class_table() -> NDArray[np.uint8]:
         expected = np.full(end - begin, class_, np.int8)
         if class_ == ALTERNATING:
             expected[::2], expected[1::2] = UPPER, LOWER
-        if not (table[begin:end] == expected).all():  # never yet; every token would depend on it
+        if not (table[begin:end] == expected).all():
             raise RuntimeError(
-                f"regex {regex.__version__} classifies U+{begin:04X} to U+{end - 1:04X} otherwise "
-                "than every version of Unicode so far; install another version of regex"
+                f"regex {regex.__version__} classifies U+{begin:04X} to U+{end - 1:04X} unlike all "
+                "known Unicode versions; install another version of regex"
             )
     return table
 
 
 @functools.cache
 def unicode_classes_digest() -> str:
-    """Digest of the classes of all code points: changes when ``regex`` learns a new Unicode."""
+    """Digest of the classes of all code points; depends on the Unicode version."""
     return digest_of(class_runs(_IN_DIGEST))
 
 
 def unicode_version() -> str:
-    """The newest version of Unicode that the installed ``regex`` knows, such as ``"18.0"``."""
+    """Unicode version of the installed ``regex``, such as ``"18.0"``."""
     return newest_unicode(filter(regex.compile(r"\p{L}").match, LETTERS_SINCE.values()))
 
 
 def newest_unicode(letters: Iterable[str]) -> str:
-    """The newest version of Unicode of an engine, by which of `LETTERS_SINCE` it takes for letters.
-
-    Empty where it is older than all of these. One that is newer is the newest of them.
-    """
-    known = set(letters)
-    versions = itertools.takewhile(lambda one: one[1] in known, LETTERS_SINCE.items())
+    """Unicode version of an engine that knows these letters of `LETTERS_SINCE`, or ""."""
+    letters_known = set(letters)
+    versions = itertools.takewhile(lambda item: item[1] in letters_known, LETTERS_SINCE.items())
     return max((version for version, _ in versions), key=float, default="")
 
 
@@ -157,9 +150,9 @@ class CharacterClasses:
     """A partition of all characters: those in the same sets are one class.
 
     Attributes:
-        of_point: uint8 of shape [0x110000], the class of each code point.
-        members: for each set, the classes in it.
-        number: how many classes there are.
+        of_point: uint8 ``[0x110000]``, the class of each code point.
+        members: for each set, its classes.
+        number: of classes.
     """
 
     of_point: NDArray[np.uint8]
@@ -168,10 +161,9 @@ class CharacterClasses:
 
 
 def character_classes(sources: Sequence[str]) -> CharacterClasses | None:
-    """The coarsest partition that tells all sets apart, or None when it is too fine.
+    """The coarsest partition that separates all sets; None if it is too fine.
 
-    Args:
-        sources: each a regex that matches one character; a single character stands for itself.
+    ``sources`` are regexes for one character; a single character stands for itself.
     """
     runs = [_runs(source) for source in sources]
     edges = np.unique(np.concatenate([np.array([0, CODE_POINTS]), *(r.ravel() for r in runs)]))
@@ -191,15 +183,12 @@ def character_classes(sources: Sequence[str]) -> CharacterClasses | None:
 
 
 class NotRegular(Exception):
-    """The regex holds something that an automaton of this project does not run; says what."""
+    """The regex holds something that no automaton here can run; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Characters:
-    """One character out of a set, given as a regex for one character.
-
-    A source of a single character stands for itself.
-    """
+    """One character of a set, given as a regex; a single character stands for itself."""
 
     source: str
 
@@ -216,7 +205,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """``part`` at least ``least`` and at most ``most`` times (None: without limit)."""
+    """``part`` repeated ``least`` to ``most`` times; None: without limit."""
 
     part: Node
     least: int
@@ -226,13 +215,12 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """Nothing, where the next character is in one of the sets, or one of the ends is reached.
+    """Look-ahead: matches no text where the next character or an end is as given.
 
     Attributes:
-        sources: as in `Characters`.
-        at_end: the end of the text is also accepted.
-        at_last_line_feed: so is a line feed that is the last character.
-        negated: the other way round.
+        at_end: the end of the text matches, too.
+        at_last_line_feed: a final line feed matches, too.
+        negated: the opposite.
     """
 
     sources: tuple[str, ...]
@@ -245,17 +233,16 @@ Node: TypeAlias = Characters | Parts | Choice | Repeat | Next
 
 
 def parsed(pattern: str) -> Node:
-    """The tree of a regex that the ``regex`` package is known to compile.
+    """The tree of a regex that is known to compile.
 
-    Raises:
-        NotRegular: naming what is beyond literals, sets, alternation, groups, quantifiers,
-            one-character look-ahead, ``$`` and ``\\Z``.
+    `NotRegular` names what is not a literal, set, alternation, group, quantifier, one-character
+    look-ahead, ``$`` or ``\\Z``.
     """
     return _Reader(pattern).whole()
 
 
 def can_be_empty(node: Node) -> bool:
-    """Whether the node can match no character at all."""
+    """Whether the node can match an empty string."""
     match node:
         case Characters():
             return False
@@ -270,10 +257,7 @@ def can_be_empty(node: Node) -> bool:
 
 
 def never_tries_twice(pattern: str) -> bool:
-    """Whether each match is one character, a run of one set, or one of a few such.
-
-    The ``regex`` package then takes as long for one text as for another.
-    """
+    """Whether the ``regex`` package never backtracks: each match is a run of one set."""
     node = parsed(pattern)
     options = node.options if isinstance(node, Choice) else (node,)
     return len(options) <= _FEW and all(map(_is_run, options))
@@ -289,7 +273,7 @@ def _is_run(node: Node) -> bool:
 
 
 class _Reader:
-    """Recursive descent over the pattern; ``flags`` holds ``i`` and ``s`` where they are on."""
+    """Recursive descent parser; ``flags`` holds ``i`` and ``s`` where they are on."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -313,10 +297,10 @@ class _Reader:
         return self._pattern.startswith(texts, self._at)
 
     def _take(self, expression: regex.Pattern[str]) -> regex.Match[str] | None:
-        found = expression.match(self._pattern, self._at)
-        if found:
-            self._at = found.end()
-        return found
+        match = expression.match(self._pattern, self._at)
+        if match:
+            self._at = match.end()
+        return match
 
     def _choice(self, flags: frozenset[str]) -> Node:
         options = [self._sequence(flags)]
@@ -357,10 +341,10 @@ class _Reader:
         if character == "(":
             return self._group(flags)
         if character == "[":
-            found = self._take(_SET)
-            if found is None:
+            match = self._take(_SET)
+            if match is None:
                 self._refuse("an unusual set")
-            return self._set(found.group(), flags)
+            return self._set(match.group(), flags)
         if character == "\\":
             return self._escape(flags)
         if character == "$":
@@ -382,10 +366,10 @@ class _Reader:
         return Characters(f"(?i:{regex.escape(character)})" if "i" in flags else character)
 
     def _escape(self, flags: frozenset[str]) -> Node:
-        if found := self._take(_CODE_POINT):
-            return self._literal(chr(int("".join(filter(None, found.groups())), 16)), flags)
-        if found := self._take(_PROPERTY):
-            return self._set(found.group(), flags)
+        if match := self._take(_CODE_POINT):
+            return self._literal(chr(int("".join(filter(None, match.groups())), 16)), flags)
+        if match := self._take(_PROPERTY):
+            return self._set(match.group(), flags)
         escape = self._pattern[self._at : self._at + 2]
         letter = escape[1:]
         if escape in _REASONS:
@@ -418,14 +402,14 @@ class _Reader:
         for opening in (self._pattern[start : start + 4], self._pattern[start : start + 3]):
             if opening in _REASONS:
                 self._refuse(_REASONS[opening])
-        found = self._take(_GROUP)
-        if found is None or (found.group() == "(" and self._startswith("?", "*")):
+        match = self._take(_GROUP)
+        if match is None or (match.group() == "(" and self._startswith("?", "*")):
             self._at = start
             if regex.match(r"\(\?[0-9]", self._pattern[start:]):
                 self._refuse("recursion")
             self._refuse("an inline flag" if self._startswith("(?") else "a verb")
-        on, _, off = found.group()[2:-1].partition("-")
-        if found.group().endswith(":"):
+        on, _, off = match.group()[2:-1].partition("-")
+        if match.group().endswith(":"):
             flags = (flags | set(on)) - set(off)
         return self._inside(flags)
 
@@ -435,7 +419,7 @@ class _Reader:
             self._refuse(f"groups nested more than {_DEEPEST} deep")
         node = self._choice(flags)
         self._depth -= 1
-        self._at += 1  # the closing parenthesis, which `regex` has verified
+        self._at += 1  # the closing parenthesis
         return node
 
     def _look_ahead(self, node: Node, negated: bool, start: int) -> Next:

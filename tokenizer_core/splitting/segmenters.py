@@ -1,10 +1,6 @@
-"""Programs that cut text: jieba and Sudachi with their dictionaries, NLTK's Punkt for sentences.
+"""Segmenters: jieba and Sudachi for words, NLTK's Punkt for sentences.
 
-They belong to optional packages, which are imported when they are used, as a rule in processes of
-their own (`regex_processes`): these may take the memory of their dictionaries, and nothing that
-another part of a program set in a library can change what it does there. Punkt decides about the
-end of a sentence by the words before and after it, so text may be cut at the ends of sentences
-(`SentenceBreaks`).
+They are optional packages and usually run in worker processes (`regex_processes`).
 """
 
 from __future__ import annotations
@@ -33,22 +29,21 @@ if TYPE_CHECKING:
 
 Lengths = Callable[[str], Iterable[int]]
 
-# jieba takes as long for an English word as for a Chinese one, and there are fewer of them.
+# Cache of jieba's segments: it is as slow for an English word as for a Chinese one.
 _BLOCKS_REMEMBERED = 1 << 16
 _LONGEST_REMEMBERED = 64
-# Sudachi refuses more than 49,149 bytes, and more than 65,535 once normalized, which makes one
-# character of three bytes up to 33.
+# Sudachi refuses more than 49,149 bytes, or 65,535 once normalized (up to 33 bytes a character).
 _LONGEST_LINE = 1024
 _END_OF_SENTENCE = re.compile(r"[。．！？!?]+[」』）)]*")
 _PAUSE = re.compile(r"[、，,;；:：\s]+")
 
 PUNKT = "punkt"
 
-# The files of a trained model, as NLTK's `punkt_tab` has them.
+# Files of a model in NLTK's `punkt_tab`.
 PUNKT_TABLES = "abbrev_types.txt", "collocations.tab", "ortho_context.tab", "sent_starters.txt"
 
-# White space as Punkt has it, a word that may end a sentence, white space; then a word with its
-# end. Of so few characters that a window of bytes decides, wherever reading began.
+# White space, a word that may end a sentence, white space; then a complete word. Lengths are
+# limited so that a window of bytes decides.
 _BEFORE = re.compile(r"(?<=[ \t\n\r\v\f])([^\W_]{1,20}[.?!]\s{0,6}[ \t\n\r\v\f])\Z")
 _BEHIND = re.compile(r"([^\W_][^\s\ufffd]{0,23})\s")
 _END = re.compile(rb"[.?!][^.?!\w]{0,18}?[ \t\n\r\v\f](?=[\w\x80-\xff])")
@@ -56,15 +51,14 @@ _END = re.compile(rb"[.?!][^.?!\w]{0,18}?[ \t\n\r\v\f](?=[\w\x80-\xff])")
 
 @dataclass(frozen=True, slots=True)
 class Segmenter:
-    """One way of cutting text by a dictionary.
+    """A dictionary-based segmenter.
 
     Attributes:
         name: of the split pattern.
-        blocks: a regex; what it matches is segmented without a look at what lies outside. So text
-            may be cut wherever this pattern always cuts (`cut_pairs`).
-        packages: the distributions it needs; the first one's version people know.
-        data: files that decide what it does, as (module, path in the module's directory).
-        extra: what installs it: ``bpeline[extra]``.
+        blocks: a regex whose matches are segmented independently of each other.
+        packages: required distributions; `shown` gives the version of the first.
+        data: files that decide the segments, as (module, path in its directory).
+        extra: installed by ``bpeline[extra]``.
         parts_at_spaces: whether a single space between two other characters is a segment.
     """
 
@@ -77,20 +71,18 @@ class Segmenter:
 
     @property
     def identity(self) -> str:
-        """What decides its segments: name, versions of the packages, digest of the dictionary."""
+        """What decides its segments: name, package versions, digest of the dictionary."""
         return _identity(self)
 
     @property
     def shown(self) -> str:
-        """Package and version, for people."""
         return self.identity.split(", ")[1]
 
 
-# What `jieba.cut` looks at together: it has this expression, and gives every other character by
-# itself, but a line end of two.
+# The regex of `jieba.cut`, which returns every other character (and CR LF) by itself.
 JIEBA_BLOCKS = "[\u4e00-\u9fd5a-zA-Z0-9+#&._%\\-]+|\\r\\n|[\\s\\S]"
 
-# As `jieba.cut` does: words that are not in the dictionary by its HMM.
+# Like `jieba.cut`, with its HMM for unknown words.
 _JIEBA = Segmenter(
     name="jieba",
     blocks=JIEBA_BLOCKS,
@@ -105,10 +97,10 @@ _JIEBA = Segmenter(
     parts_at_spaces=True,
 )
 
-# Sudachi looks at all it is given, so it is given lines.
+# Sudachi uses all of its input as context, so it gets single lines.
 LINES = "[^\\r\\n]+|\\r\\n|[\\r\\n]"
 
-# Split mode C, the longest units; mode A, the shortest, has a name of its own.
+# Split mode C, the longest units; `sudachi-a` is mode A, the shortest.
 _SUDACHI = Segmenter(
     name="sudachi",
     blocks=LINES,
@@ -141,7 +133,7 @@ def _identity(segmenter: Segmenter) -> str:
         raise SegmenterUnavailable(
             f"the split pattern {segmenter.name!r} needs {' and '.join(segmenter.packages)}, "
             "which cannot be found",
-            "it is optional, and brings its dictionary along",
+            "expected the optional package and its dictionary",
             f"type: pip install 'bpeline[{segmenter.extra}]'",
         ) from error
     return f"{segmenter.name}, {' with '.join(versions)}, dictionary {dictionary}"
@@ -163,13 +155,10 @@ _LINE = re.compile(LINES)
 
 
 def segmenter_named(name: str) -> Lengths:
-    """What turns text into the lengths of its segments, which cover it, in characters.
+    """A function from text to the lengths of its segments, in characters.
 
-    Args:
-        name: one of `tokenizer_core.splitting.segmenters.SEGMENTERS`.
-
-    Raises:
-        ImportError, OSError: a library or its dictionary cannot be found.
+    ``name`` is one of `SEGMENTERS`. `ImportError` or `OSError`: the library or dictionary is
+    missing.
     """
     if name.startswith("jieba"):
         return _jieba(hmm=name == "jieba")
@@ -179,8 +168,8 @@ def segmenter_named(name: str) -> Lengths:
 def _jieba(hmm: bool) -> Lengths:
     import jieba
 
-    # By itself it would read its dictionary from a file in the directory for temporary files,
-    # which anybody may have put there, and write one.
+    # Do not let it load its dictionary from a cache in the temporary directory, which any user
+    # may have written.
     tokenizer = jieba.Tokenizer()
     directory = Path(jieba.__file__).parent
     with (directory / "dict.txt").open("rb") as dictionary:
@@ -217,7 +206,7 @@ def _sudachi(shortest: bool) -> Lengths:
                 continue
             for part in parts_of_line(line):
                 begin = 0
-                # A character may become several, whose morphemes but one are empty.
+                # A character may become several morphemes, all but one of them empty.
                 for end in [morpheme.end() for morpheme in tokenizer.tokenize(part)]:
                     if end > begin:
                         yield end - begin
@@ -227,17 +216,15 @@ def _sudachi(shortest: bool) -> Lengths:
 
 
 def parts_of_line(line: str, longest: int = _LONGEST_LINE) -> Iterator[str]:
-    """A line in parts that can be segmented: behind a sentence, else a pause, else anywhere.
+    """Parts of a line: after a sentence, else after a pause, else anywhere.
 
-    Args:
-        line: without line ends.
-        longest: characters of a part.
+    Parts have up to ``longest`` characters.
     """
     begin = 0
     while len(line) - begin > longest:
         window = line[begin : begin + longest]
-        ends = [found.end() for found in _END_OF_SENTENCE.finditer(window)]
-        ends = ends or [found.end() for found in _PAUSE.finditer(window)]
+        ends = [match.end() for match in _END_OF_SENTENCE.finditer(window)]
+        ends = ends or [match.end() for match in _PAUSE.finditer(window)]
         end = begin + (ends[-1] if ends else longest)
         yield line[begin:end]
         begin = end
@@ -245,17 +232,14 @@ def parts_of_line(line: str, longest: int = _LONGEST_LINE) -> Iterator[str]:
 
 
 def as_text(tables: tuple[str, ...]) -> str:
-    """A model as text, for a process that cuts; see `Punkt.tables`."""
     return "\0".join((PUNKT, *tables))
 
 
 def of_text(text: str) -> Any:
-    """The tokenizer of the model that `as_text` wrote."""
     return tokenizer_of(tuple(text.split("\0")[1:]))
 
 
 def directories_of(language: str) -> list[Path]:
-    """Where NLTK looks for the tables of a language, first things first."""
     from nltk import data
 
     return [Path(place, "tokenizers/punkt_tab", language) for place in data.path]
@@ -263,7 +247,7 @@ def directories_of(language: str) -> list[Path]:
 
 @functools.lru_cache(maxsize=4)
 def tokenizer_of(tables: tuple[str, ...]) -> Any:
-    """The tokenizer with the tables of a language; untrained without any."""
+    """Punkt's tokenizer with the tables of a language; untrained without tables."""
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     parameters = PunktParameters()
@@ -285,9 +269,9 @@ class Punkt:
     """Punkt, untrained or with the tables of a language.
 
     Attributes:
-        name: ``punkt``, with a colon and the digest of the tables where there are some.
-        tables: the content of `PUNKT_TABLES`; empty for the untrained model, and where only the
-            name is known, of word counts that were stored.
+        name: ``punkt``, or ``punkt:`` and the digest of the tables.
+        tables: content of `PUNKT_TABLES`; empty for the untrained model, and for stored word
+            counts, which only keep the name.
     """
 
     name: str = PUNKT
@@ -295,72 +279,64 @@ class Punkt:
 
     @classmethod
     def of_tables(cls, tables: tuple[str, ...]) -> Punkt:
-        """The model with these tables; the untrained one without any."""
         return cls(f"{PUNKT}:{digest_of(list(tables))}", tables) if tables else cls()
 
     @classmethod
     def named(cls, asked: str) -> Punkt:
         """The model for ``punkt``, ``punkt:LANGUAGE`` or ``punkt:DIRECTORY``.
 
-        Raises:
-            InvalidOption: another name, or NLTK or the tables are not installed.
+        `InvalidOption`: unknown name, or NLTK or the tables are not installed.
         """
         kind, _, language = asked.partition(":")
         if kind != PUNKT or asked == f"{PUNKT}:":
             raise InvalidOption(
-                f"there is no way to find sentences called {asked!r}",
-                "expected: none, lines, punkt, punkt:LANGUAGE or punkt:DIRECTORY",
+                f"unknown way to find sentences: {asked!r}",
+                "expected none, lines, punkt, punkt:LANGUAGE or punkt:DIRECTORY",
                 "use 'lines' where each line is a sentence",
             )
-        # A module that is not there is None in `sys.modules`.
+        # None in `sys.modules` blocks an import.
         if sys.modules.get("nltk.tokenize.punkt", 0) is None or find_spec("nltk") is None:
             raise InvalidOption(
                 "sentences by Punkt need NLTK, which is not installed",
-                "sentences can also be 'lines' or 'none'",
+                "expected NLTK, or sentences 'lines' or 'none'",
                 "type: pip install 'bpeline[nltk]'",
             )
         return cls.of_tables(_tables_of(language)) if language else cls()
 
     @classmethod
     def asked(cls, sentences: str) -> Punkt | None:
-        """`named`; None for ``none`` and ``lines``, where words are those of the whole text."""
+        """`named`, or None for ``none`` and ``lines``."""
         return None if sentences in ("none", "lines") else cls.named(sentences)
 
     def spans_in(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where the sentences of a text begin and end, in characters.
-
-        Raises:
-            LibraryFailed: NLTK raised an error.
-        """
+        """Start and end of each sentence of a text, in characters."""
         with wrap_errors("NLTK", "finding sentences"):
             yield from tokenizer_of(self.tables).span_tokenize(text)
 
     def ends_between(self, words: str) -> bool:
-        """Whether a sentence ends in front of the last of a few words."""
+        """Whether a sentence ends before the last of a few words."""
         with wrap_errors("NLTK", "finding the end of a sentence"):
             return bool(tokenizer_of(self.tables).text_contains_sentbreak(words))
 
 
 @dataclass(frozen=True, slots=True)
 class SentenceBreaks:
-    """Where text may be cut so that Punkt finds the same sentences in both parts as in the whole.
+    """Cuts at sentence ends, so that Punkt finds the same sentences in both parts.
 
-    That is behind a word of letters and digits that ends a sentence, before another word. Punkt
-    decides by these two words: what it would add to the sentence before, or read together with the
-    word before, are other characters.
+    A cut is after an alphanumeric word that ends a sentence, before another word. Punkt decides by
+    these two words alone.
 
     Attributes:
-        punkt: the model.
-        form: the Unicode form that texts are brought to before sentences are found.
+        form: Unicode normalization form applied before sentences are found.
     """
 
     punkt: Punkt
     form: Literal["", "NFC", "NFD", "NFKC", "NFKD"] = ""
 
-    LOOK = 128  # bytes on either side of a position by which it is judged
+    LOOK = 128  # bytes needed on both sides of a position
 
     def first(self, content: bytes | memoryview, begin: int, end: int) -> int:
-        """The first legal cut at a position in [begin, end), or -1; see `CutPairs.first`."""
+        """The first legal cut in [begin, end), or -1; see `CutPairs.first`."""
         for match in _END.finditer(content, max(begin - self.LOOK, 0), end):
             if begin <= (cut := match.end()) < end:
                 around = content[max(cut - self.LOOK, 0) : cut], content[cut : cut + self.LOOK]
@@ -378,7 +354,7 @@ class SentenceBreaks:
 
 
 def line_spans(text: Text, begin: int, end: int) -> NDArray[np.int64]:
-    """The lines in [begin, end) that are not empty: int64 ``[n, 2]``, ascending byte ranges."""
+    """The lines in [begin, end) that are not empty: int64 ``[n, 2]``, ascending."""
     breaks = np.flatnonzero(text.data[begin:end] == ord("\n")) + begin
     edges = np.concatenate(([begin], np.repeat(breaks, 2), [end])).reshape(-1, 2)
     edges[1:, 0] += 1
@@ -390,13 +366,9 @@ def sentences_between(
     spans: NDArray[np.int64],
     mark: Callable[[NDArray[np.int64]], NDArray[np.uint64]],
 ) -> NDArray[np.int64]:
-    """The sentences in spans of a text, without the white space between them.
+    """Sentences in spans of a text, without the white space between: int64 ``[n, 2]``.
 
-    Args:
-        mark: sets a bit where a sentence, or white space between two, begins in a span.
-
-    Returns:
-        int64 ``[n, 2]``, ascending byte ranges.
+    ``mark`` sets a bit where a sentence, or white space between two, begins in a span.
     """
     spans = spans[spans[:, 0] < spans[:, 1]]
     spans = spans[np.argsort(spans[:, 0])]
@@ -407,7 +379,7 @@ def sentences_between(
     limits = np.repeat(spans[:, 1], np.diff(np.append(firsts, begins.size)))
     ends = np.minimum(np.append(begins[1:], text.size), limits)
     pieces = np.stack((begins, ends), axis=1)
-    # No sentence begins with white space but the first one.
+    # Pieces that begin with white space are gaps; only the first sentence may begin so.
     is_gap = np.zeros(len(pieces), np.bool_)
     lead = text.data[begins]
     may_be_space = (lead <= 32) | np.isin(lead, _LEADS_OF_SPACES)
@@ -423,7 +395,6 @@ _LEADS_OF_SPACES = np.frombuffer(b"\xc2\xe1\xe2\xe3", np.uint8)
 
 
 def _tables_of(language: str) -> tuple[str, ...]:
-    """The tables in a directory, or of a language in NLTK's search path."""
     directory = Path(language).expanduser()
     if "/" not in language:
         with wrap_errors("NLTK", "looking for the tables of Punkt"):
@@ -432,9 +403,10 @@ def _tables_of(language: str) -> tuple[str, ...]:
     missing = [name for name in PUNKT_TABLES if not (directory / name).is_file()]
     if missing:
         raise InvalidOption(
-            f"the tables of Punkt for {language!r} are not installed: there is no "
-            f"{directory / missing[0]}",
-            f"a directory with {', '.join(PUNKT_TABLES)}, or a language of NLTK's punkt_tab",
+            f"the tables of Punkt for {language!r} are not installed: {directory / missing[0]} is "
+            "missing",
+            f"expected a directory with {', '.join(PUNKT_TABLES)}, or a language of NLTK's "
+            "punkt_tab",
             "type: python -m nltk.downloader punkt_tab",
         )
     return tuple(read_bounded(directory / name).decode() for name in PUNKT_TABLES)

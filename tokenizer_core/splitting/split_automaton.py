@@ -1,21 +1,13 @@
-"""A split regex as an automaton over character classes: tables for one kernel, or the reason not.
+"""Compiles a regex to an automaton over character classes, or tells why not.
 
-The regex becomes an NFA whose branches are ordered by preference (Thompson); sets of its nodes
-kept as *ordered lists*, cut behind the first that has matched, become the states of a DFA
-(leftmost-first, as in RE2 and Rust's regex-automata). One-character look-ahead and the end of the
-text are decided when the next class is known, so a match is noticed on the way to the character
-behind it.
+The regex becomes an NFA (Thompson) with prioritized branches. DFA states are ordered lists of its
+nodes, cut after the first match (leftmost-first, as in RE2 and Rust's regex-automata). Look-ahead
+of one character and the end of the text are resolved when the next class is known.
 
-The automaton tells between which characters a pattern always cuts, so that a text may be parted
-there. Take a character of class x and one of class y behind it. When, in every state in which x can
-leave the automaton, y makes the same move as at the start of a text, and x that ends a text is
-decided alike, then whatever the text is
-
-- a pre-token ends between them, for y is passed in no other way;
-- attempts that fail at y fall back alike when the text ends with x, and try again;
-- behind y all is as if the text began there.
-
-So the pre-tokens of both parts are those of the whole.
+The automaton also gives the pairs of characters (x, y) between which a text can be divided: in
+every state that x leads to, y must make the same move as at the start of a text, and the end of the
+text after x must have the same result. Then a pre-token ends between them, attempts that fail at y
+fall back as at the end of a text, and the rest is split as if the text began at y.
 """
 
 from __future__ import annotations
@@ -46,20 +38,20 @@ from bpeline.tokenizer_core.text import Text
 
 MOST_NODES = 4096  # of the NFA
 MOST_STATES = 4096  # of the DFA
-MOST_STEPS = 400_000  # visits of nodes while the DFA is made: about a fifth of a second
-MOST_COPIES = 16_384  # parts of the regex when counted repetitions are written out
-MOST_SET_SIZE = 1200  # characters of all different sets; each is looked up in about a millisecond
-MOST_SWEEPS = 50_000_000  # moves looked at to find which states are sure to match
+MOST_STEPS = 400_000  # node visits while building the DFA: about 0.2 seconds
+MOST_COPIES = 16_384  # parts of the regex with counted repetitions expanded
+MOST_SET_SIZE = 1200  # characters in the source of all sets; a set takes about 1 ms
+MOST_SWEEPS = 50_000_000  # moves visited by `_settled`
 
 _TOO_LONG = "an automaton that takes too long to make"
-_LOOK_UP = 8  # what any set costs, as if it had so many characters more
-_MEMO_BITS = 1 << 29  # 64 MB; texts that need more are remembered at every 2nd, 4th … byte only
+_LOOK_UP = 8  # added to the length of each set in MOST_SET_SIZE
+_MEMO_BITS = 1 << 29  # 64 MB; longer texts use every 2nd, 4th … byte
 _NO_MEMO = np.zeros(0, np.uint64)
 
 _SET, _SPLIT, _NEXT, _ACCEPT = range(4)
 _CUT_ROW, _GAP_ROW, _FIRST_ROW = range(3)
-_FLAGS = 2 * automaton.STOP  # as many as there are combinations of flags
-_MATCH = 0  # the number of the NFA's accepting node
+_FLAGS = 2 * automaton.STOP  # number of combinations of flags
+_MATCH = 0  # accepting node of the NFA
 State = tuple[int, ...]
 
 _START, _UNMATCHED = 0, 1  # rows of every automaton
@@ -67,17 +59,15 @@ _START, _UNMATCHED = 0, 1  # rows of every automaton
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SplitAutomaton:
-    """The tables `mark_by_automaton` runs on.
+    """The tables for `mark_by_automaton`.
 
     Attributes:
-        class_of_point: uint8 of shape [0x110000], the column of each code point.
-        moves: uint32 of shape [states, columns, 2]: where the next row begins, in bytes, and flags.
-        columns: number of columns.
-        last_line_feed: column of a line feed that is the last character of its span.
+        class_of_point: uint8 ``[0x110000]``, the column of each code point.
+        moves: uint32 ``[states, columns, 2]``: offset of the next row in bytes, and flags.
+        last_line_feed: column of a line feed at the end of its span.
         end: column of the end of the span.
-        states: number of states.
-        can_fail: bool of shape [columns], whether an attempt may begin with a character of the
-            column and find no match.
+        can_fail: bool ``[columns]``, whether an attempt that begins with this column may find no
+            match.
     """
 
     class_of_point: NDArray[np.uint8]
@@ -90,7 +80,6 @@ class SplitAutomaton:
 
     @property
     def shape(self) -> NDArray[np.int64]:
-        """int64 ``[4]``, as `mark_by_automaton` wants it."""
         return np.array([self.columns, self.last_line_feed, self.end, self.states], np.int64)
 
     def mark(
@@ -100,11 +89,7 @@ class SplitAutomaton:
         starts: NDArray[np.uint64],
         gaps: NDArray[np.uint64],
     ) -> bool:
-        """Set the bits of ``starts`` and ``gaps``: see `mark_by_automaton`.
-
-        Returns:
-            Whether all spans lie within the text.
-        """
+        """Set the bits of ``starts`` and ``gaps``; False if a span is outside of the text."""
         shape = self.shape
         progress = np.zeros(automaton.PROGRESS, np.int64)
         progress[automaton.POSITION] = -1
@@ -135,7 +120,7 @@ class SplitAutomaton:
 
 @functools.lru_cache(maxsize=16)
 def split_automaton(pattern: str) -> SplitAutomaton | str:
-    """The automaton of a regex that the ``regex`` package compiles, or why there is none."""
+    """The automaton of a regex that is known to compile, or why there is none."""
     try:
         tree = parsed(pattern)
         return _Determinization(tree).automaton()
@@ -176,8 +161,8 @@ class _Nfa:
         return len(self.nodes) - 1
 
     def _compile(self, node: Node, then: int) -> int:
-        """Add ``node``, continued at the node ``then``; returns where it begins."""
-        self._copies += 1  # those that add no node take time as well
+        """Add ``node`` before the node ``then``; return its entry."""
+        self._copies += 1  # empty parts add no node but take time
         if self._copies > MOST_COPIES or len(self.nodes) >= MOST_NODES:
             raise NotRegular(f"repetitions that come to more than {MOST_NODES} steps")
         match node:
@@ -201,10 +186,10 @@ class _Nfa:
         part, least, most = node.part, node.least, node.most
         leave = then
         if node.kind == "possessive":
-            one = self._one_character(part)
-            if one is not None:
-                # A run of one set that gives nothing back ends where the set does.
-                leave = self._add(_NEXT, one ^ self._all, then)
+            bits = self._one_character(part)
+            if bits is not None:
+                # A possessive run of a set ends before the first character outside of it.
+                leave = self._add(_NEXT, bits ^ self._all, then)
             elif then != _MATCH or can_be_empty(part):
                 raise NotRegular("a possessive or atomic group with more behind it")
         if most != least and most != 1 and can_be_empty(part):
@@ -226,17 +211,16 @@ class _Nfa:
         return (leave, body) if node.kind == "lazy" else (body, leave)
 
     def _one_character(self, node: Node) -> int | None:
-        """The set of a node that always matches one character, or None."""
         match node:
             case Characters(source):
                 return self._bits[source]
             case Choice(options):
                 bits = 0
                 for option in options:
-                    one = self._one_character(option)
-                    if one is None:
+                    option_bits = self._one_character(option)
+                    if option_bits is None:
                         return None
-                    bits |= one
+                    bits |= option_bits
                 return bits
             case _:
                 return None
@@ -256,10 +240,10 @@ class _Determinization:
         self._steps = 0
 
     def _step(self, state: State, column: int, starting: bool) -> tuple[State, bool]:
-        """The threads behind a character of class ``column``, and whether one has matched.
+        """The threads after a character of class ``column``, and whether one has matched.
 
-        Threads that a match is preferred to are cut. Where the attempt starts, a match would be
-        empty: it does not count.
+        Threads of lower priority than a match are cut. At the start of an attempt a match would be
+        empty and does not count.
         """
         if self._steps > MOST_STEPS:
             raise NotRegular(_TOO_LONG)
@@ -288,7 +272,7 @@ class _Determinization:
     def automaton(self) -> SplitAutomaton:
         start = (self._nfa.start,)
         rows: dict[State, int] = {}
-        steps: list[list[tuple[int, bool]]] = []  # by state and column: row behind or -1, matched
+        steps: list[list[tuple[int, bool]]] = []  # by state and column: next row or -1, matched
 
         def row_of(state: State) -> int:
             if not state:
@@ -315,15 +299,15 @@ class _Determinization:
     def _assembled(self, first: list[int], steps: list[list[tuple[int, bool]]]) -> SplitAutomaton:
         columns, end = self._columns, self._nfa.end
         number = len(steps)
-        taken = np.array(steps, np.int64).reshape(number, columns, 2)
-        behind, matched = taken[:, :, 0], taken[:, :, 1] > 0
+        table = np.array(steps, np.int64).reshape(number, columns, 2)
+        behind, matched = table[:, :, 0], table[:, :, 1] > 0
         started = np.array(first, np.int64)
         sure = _sure_to_match(behind, matched)
 
-        # Whether unmatched text stood before matters only where an attempt could fail.
-        can_fail = np.append(_may_fail(behind, matched), False)[started]  # -1: none began
+        # Whether unmatched text precedes matters only where an attempt could fail.
+        can_fail = np.append(_may_fail(behind, matched), False)[started]  # -1: no attempt
         behind_gap = automaton.CUT | automaton.AFTER_GAP if can_fail.any() else automaton.CUT
-        # A move as one number: the row, then the flags.
+        # A move as one number: row × _FLAGS + flags.
         to_first = (started + _FIRST_ROW) * _FLAGS
         gap_row = _GAP_ROW * _FLAGS
         cut = np.where(
@@ -341,7 +325,7 @@ class _Determinization:
         moves[:_FIRST_ROW, end] = automaton.STOP
         moves[_FIRST_ROW:, end] = np.where(matched[:, end], automaton.STOP, automaton.DEAD)
 
-        # Classes that no state tells apart share a column.
+        # Merge equal columns.
         different, first_of, column_of = np.unique(
             moves, axis=1, return_index=True, return_inverse=True
         )
@@ -362,10 +346,9 @@ class _Determinization:
 
 
 def _sure_to_match(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """States from which every text leads to a match: what matched before them can be forgotten.
+    """States from which every text leads to a match; earlier matches can be dropped.
 
-    The largest set of states that, on every class, match or go on within the set; a text ends,
-    and there they match.
+    The largest set of states that match or stay in the set for every class.
     """
     goes_on = behind >= 0
     return _settled(
@@ -376,7 +359,7 @@ def _sure_to_match(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDA
 
 
 def _may_fail(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """States from which some text leads to no match: the smallest set."""
+    """States from which some text leads to no match."""
     unmatched = ~matched & (behind >= 0)
     return _settled(
         np.any(~matched & (behind < 0), axis=1),
@@ -388,7 +371,7 @@ def _may_fail(behind: NDArray[np.int64], matched: NDArray[np.bool_]) -> NDArray[
 def _settled(
     states: NDArray[np.bool_], sweep: Callable[[NDArray[np.bool_]], NDArray[np.bool_]], moves: int
 ) -> NDArray[np.bool_]:
-    """States after sweeps that change nothing any more; each looks at all moves."""
+    """Apply ``sweep`` until nothing changes."""
     for _ in range(MOST_SWEEPS // max(moves, 1) + 1):
         before, states = states, sweep(states)
         if (states == before).all():
@@ -398,25 +381,23 @@ def _settled(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CutPairs:
-    """Pairs of characters between which every text may be cut.
+    """Pairs of characters between which every text can be cut.
 
     Attributes:
-        class_of_point: uint8 of shape [0x110000].
-        legal: uint8 of shape [classes, classes]: whether a character of the one class may be
-            parted from one of the other that follows.
+        class_of_point: uint8 ``[0x110000]``.
+        legal: uint8 ``[classes, classes]``: whether to cut between the first and the second class.
     """
 
     class_of_point: NDArray[np.uint8]
     legal: NDArray[np.uint8]
 
-    LOOK = 4  # bytes, of the longest character, on either side of a position by which it is judged
+    LOOK = 4  # bytes needed on both sides of a position: the longest character
 
     def first(self, content: bytes | memoryview, begin: int, end: int) -> int:
-        """The first legal cut at a position in [begin, end), or -1.
+        """The first legal cut in [begin, end), or -1.
 
-        Args:
-            content: any bytes; with `LOOK` of them before ``begin`` and from ``end - 1`` on
-                (fewer where a text begins or ends).
+        ``content`` must hold `LOOK` bytes before ``begin`` and from ``end - 1`` on, fewer at the
+        ends of the text.
         """
         raw = np.frombuffer(content, np.uint8)
         return int(find_cut(raw, begin, min(end, raw.size), self.class_of_point, self.legal))
@@ -424,7 +405,7 @@ class CutPairs:
 
 @functools.lru_cache(maxsize=16)
 def cut_pairs(pattern: str) -> CutPairs | None:
-    """The pairs of a regex that the ``regex`` package compiles; None if none is known."""
+    """The pairs of a regex that is known to compile; None if none is known."""
     tables = split_automaton(pattern)
     if isinstance(tables, str):
         return None
@@ -434,7 +415,7 @@ def cut_pairs(pattern: str) -> CutPairs | None:
 
 @functools.cache
 def behind_lines() -> CutPairs:
-    """Cuts behind line feeds, but not before a byte order mark, which begins documents only."""
+    """Cuts after line feeds, but not before a byte order mark."""
     other, line_feed, byte_order_mark = range(3)
     classes = np.full(0x110000, other, np.uint8)
     classes[ord("\n")] = line_feed
@@ -450,7 +431,7 @@ def _legal(tables: SplitAutomaton) -> NDArray[np.uint8]:
     rows = tables.moves[:, :, 0] // (columns * automaton.MOVE)
     as_at_start = (tables.moves == tables.moves[_START]).all(axis=2) & (flags & automaton.CUT > 0)
     ends = flags[:, end, None]
-    # A state whose attempt fails on y, and at the end, leaves both to what it falls back to.
+    # Attempts that fail both on y and at the end fall back alike.
     decided = (as_at_start & (ends == automaton.STOP)) | (
         (flags == automaton.DEAD) & (ends == automaton.DEAD)
     )
@@ -463,6 +444,6 @@ def _legal(tables: SplitAutomaton) -> NDArray[np.uint8]:
         legal[column] = decided[np.unique(np.array(behind, np.int64))].all(axis=0)
     line_feed = tables.class_of_point[ord("\n")]
     if line_feed != tables.last_line_feed:
-        legal[line_feed] = 0  # where a text ends with it, more may match than where it goes on
+        legal[line_feed] = 0  # ``$`` also matches before a final line feed
     legal[:, end] = legal[end] = 0
     return legal
