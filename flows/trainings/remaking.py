@@ -23,7 +23,7 @@ from bpeline.flows.running import COMBINE_COUNTS, COUNT_WORDS, LEARN_MERGES, tel
 from bpeline.flows.wording import counted
 from bpeline.registry.loading import holds_version, kept_export, load_tokenizer
 from bpeline.registry.versions import Lineage
-from bpeline.registry.word_counts import RecordedFile, ShardStatistics
+from bpeline.registry.word_counts import RecordedFile, ShardStatistics, keep
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.corpus import DecontaminationSet, Source, SourceFile, find_source_files

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bpeline.tokenizer_core.bounded_files import MAX_FILE_BYTES, json_of, read_bounded
-from bpeline.tokenizer_core.plugins import algorithm_of
 from bpeline.tokenizer_core.digests import MANIFEST, digest_of_bytes, read_sealed_manifest, sealed
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import refuse
-from bpeline.tokenizer_core.plugins import of_gguf_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import (
     TokenizerParts,
@@ -216,8 +215,8 @@ def _name_of_pattern(tokenizer: TokenizerParts) -> str:
         raise InvalidOption(
             "llama.cpp splits superwords only at numbers; these are also split at punctuation",
             "expected superwords learned with --cuts digits",
-            "learn them again with `bpeline derive superwords REF --vocab-size 32000 --cuts digits`, or "
-            "use a runtime that reads tokenizer.json (--format hf)",
+            "learn them again with `bpeline derive superwords REF --vocab-size 32000 --cuts "
+            "digits`, or use a runtime that reads tokenizer.json (--format hf)",
         )
     raise InvalidOption(
         f"{reason} {shown(pattern_left_out(tokenizer))}",

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from bpeline.tokenizer_core.bounded_files import json_of, read_bounded, refuse
-from bpeline.tokenizer_core.plugins import PLUGINS, of_huggingface_model
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.errors import (

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.tokenizer_core.bounded_files import open_file
-from bpeline.tokenizer_core.plugins import FORMATS_OF_PLUGINS
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, MissingSource
 from bpeline.tokenizer_core.plugins import FORMATS_OF_PLUGINS
 

@@ -59,8 +59,8 @@ class TextPreparation:
 
         Args:
             text: valid UTF-8.
-            ignored_special_ids: ids of added tokens to treat as ordinary text (``encode_special_tokens`` of
-                ``tokenizers``).
+            ignored_special_ids: ids of added tokens to treat as ordinary text
+                (``encode_special_tokens`` of ``tokenizers``).
 
         Returns:
             the text, the same object if unchanged; its pieces, int64 ``[n, 2]``, some of them
