@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bpeline.flows.cli.completion import COMPLETED
 from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import configure as configure_registry
 from bpeline.registry.environment import elsewhere, name_project
@@ -172,6 +173,9 @@ def command(
         if usual is not None:
             made.params.append(_help_all_option())
             made.usual = frozenset((*usual, "as_json"))
+        for parameter in made.params:
+            if parameter.name in COMPLETED and parameter.type is click.STRING:
+                parameter.type = COMPLETED[parameter.name]
         if workspace:
             made.params.append(_workspace_option())
         made.params.append(_quiet_option())

@@ -16,13 +16,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import Result
 from loopback import asked, free_ports, listens
 from tiktoken.load import load_tiktoken_bpe
 
 from bpeline import flows
 from bpeline.flows.cli.export import export
-from bpeline.flows.cli.main import FILE_OF, all_commands
+from bpeline.flows.cli.main import FILE_OF, all_commands, cli
 from bpeline.flows.cli.request_options import with_settings
 from bpeline.flows.cli.train import train
 from bpeline.flows.requests import OPTIONS, TrainingRequest
@@ -202,6 +203,26 @@ def test_shells_complete_commands_and_options() -> None:
             text=True, check=False,
         )  # fmt: skip
         assert expected in ran.stdout, ran.stderr
+
+
+def test_shells_complete_references_and_patterns(
+    here: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def completed(words: list[str], incomplete: str) -> list[str]:
+        shell = ShellComplete(cli, {}, "bpeline", "_BPELINE_COMPLETE")
+        return [item.value for item in shell.get_completions(words, incomplete)]
+
+    assert completed(["promote"], "news@") == ["news@candidate", "news@champion"]
+    assert completed(["compare", "news/1"], "news/") == ["news/2", "news/1"]
+    assert completed(["derive", "extend"], "n")[0] == "news@candidate"
+    assert completed(["show"], "./ne") == ["./ne"]
+    assert completed(["train", "--pattern"], "cl") == ["cl100k"]
+    monkeypatch.chdir(tmp_path)
+    assert completed(["promote"], "news@") == []
+
+
+def test_an_unknown_option_names_the_nearest(bpeline: Command) -> None:
+    assert "--vocab-size" in bpeline("train", "--vocab-sizes", "300").stderr
 
 
 def test_a_link_into_mlflow_says_what_to_type_first(here: Path, bpeline: Command) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .regex_spellings import LINES_AND_DIGITS as LINES_AND_DIGITS
     from .regex_spellings import MOST_WRITTEN_OUT as MOST_WRITTEN_OUT
     from .regex_spellings import NAMED_PATTERNS as NAMED_PATTERNS
+    from .regex_spellings import NAMES as NAMES
     from .regex_spellings import SUPERWORDS as SUPERWORDS
     from .regex_spellings import respelled_for_export as respelled_for_export
     from .regex_spellings import set_operator as set_operator
