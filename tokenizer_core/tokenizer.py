@@ -281,6 +281,14 @@ class Tokenizer:
         """The largest id plus one, as in tiktoken; more than `vocab_size` if ids have gaps."""
         return self.spec.largest_id + 1
 
+    @property
+    def eos_token_id(self) -> int | None:
+        """Id of the end-of-sequence token: as declared, else recognised by name, else None."""
+        from bpeline.tokenizer_core.formats import roles_of
+
+        specials = self.spec.special_tokens
+        return specials.get(roles_of(specials, self.spec.roles).get("eos", ""))
+
     def get_vocab(self) -> dict[str, int]:
         """Token → id, as in ``tokenizers``: bytes are printable characters; a copy."""
         return {token: id_ for id_, token in token_names(self.spec).items()}
@@ -805,10 +813,10 @@ class Tokenizer:
         Warns:
             UserWarning: a codes file does not hold some characters of the vocab.
         """
-        from bpeline.tokenizer_core.formats import forgotten_by, format_named
+        from bpeline.tokenizer_core.formats import forgotten_by, save_with_roles
 
         checks.choice("format", format, SavedFormat)
-        format_named(format).save(self, checks.path("path", path))
+        save_with_roles(format, self, checks.path("path", path), self.spec.roles)
         if forgotten := forgotten_by(format, self):
             warnings.warn(forgotten, stacklevel=2)
 

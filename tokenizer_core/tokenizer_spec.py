@@ -6,7 +6,7 @@ File formats read and write it, training produces it, and `Tokenizer` is built f
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self
@@ -101,6 +101,7 @@ class TokenizerSpec:
         allowed_special: special tokens that `Tokenizer.encode` finds by default: ``none``, or
             ``all`` for imported tokenizers whose own library finds them. Not in the digest;
             saved with a registered version.
+        roles: declared roles of special tokens, ``eos`` → ``</s>``; not in the digest.
     """
 
     vocab: Mapping[int, bytes]
@@ -115,6 +116,7 @@ class TokenizerSpec:
     remarks: tuple[str, ...] = ()
     pipeline: Pipeline | None = None
     allowed_special: DefaultSpecial = "none"
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def checked(
@@ -129,6 +131,7 @@ class TokenizerSpec:
         remarks: Iterable[str] = (),
         pipeline: Pipeline | None = None,
         allowed_special: DefaultSpecial | None = None,
+        roles: Mapping[str, str] | None = None,
     ) -> TokenizerSpec:
         """Build a spec after checking that its parts are consistent; see `Tokenizer`.
 
@@ -153,9 +156,8 @@ class TokenizerSpec:
                 specials, ids, byte_ids, numbers = checked
                 specials, pairs = added or specials, MergeList(vocab, *numbers)
                 flags = parsed, algorithm, ignore_merges, ids, numbers, byte_ids
-                return cls(
-                    vocab, pairs, specials, *flags, tuple(remarks), pipeline, allowed_special
-                )
+                kept_apart = tuple(remarks), pipeline, allowed_special, roles or {}
+                return cls(vocab, pairs, specials, *flags, *kept_apart)
             vocab = vocab.view
         kept: dict[int, bytes] = {} if pipeline is None else {**vocab, **pipeline.shown}
         ordinary = vocab if pipeline is None else _without_added(vocab, merges, pipeline)
@@ -177,7 +179,7 @@ class TokenizerSpec:
         specials = added or specials
         view = MappingProxyType(kept)
         parts = view, pairs, specials, parsed, algorithm, ignore_merges, ids, numbers, byte_ids
-        return cls(*parts, tuple(remarks), pipeline, allowed_special)
+        return cls(*parts, tuple(remarks), pipeline, allowed_special, roles or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         # For other processes: all fields, since some cannot be derived from the others.

@@ -46,7 +46,7 @@ from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
 from bpeline.tokenizer_core.evaluation import ALL, BYTES_PER_TOKEN
-from bpeline.tokenizer_core.formats import bpeline, declared_roles, format_of
+from bpeline.tokenizer_core.formats import DECLARED, bpeline, declared_roles, format_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 _LIBRARIES = ("tokenizers", "tiktoken", "sentencepiece", "transformers", "cyllama")
@@ -197,7 +197,7 @@ def publish_import(
             "name": request.name,
             "run": summary.run_id,
             "imported": imported.as_record(),
-            "roles": list(request.roles),
+            "roles": [*_roles_of(tokenizer), *request.roles],
             "notes": list(summary.notes),
             "metrics": dict(summary.metrics),
             "made_with": {**made_with(), **imported.libraries},
@@ -244,6 +244,12 @@ def publish_import(
         # The registered version may have been measured on other text, or not at all.
         evaluate_version(registry, resolve(registry, parse_registered(version.reference)))
     return replace(version, history=show_name_page(registry, version.name))
+
+
+def _roles_of(tokenizer: Tokenizer) -> list[str]:
+    """The roles that the files declare, as ``--role`` spells them."""
+    declared = tokenizer.spec.roles.items()
+    return [f"{role}={token}" for role, token in declared if role in DECLARED]
 
 
 def _curve(evaluated: Evaluated) -> tuple[tuple[int, float], ...]:

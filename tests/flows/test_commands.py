@@ -213,7 +213,7 @@ def test_shells_complete_references_and_patterns(
         return [item.value for item in shell.get_completions(words, incomplete)]
 
     assert completed(["promote"], "news@") == ["news@candidate", "news@champion"]
-    assert completed(["compare", "news/1"], "news/") == ["news/2", "news/1"]
+    assert completed(["compare", "news/1"], "news/") == ["news/1", "news/2"]
     assert completed(["derive", "extend"], "n")[0] == "news@candidate"
     assert completed(["show"], "./ne") == ["./ne"]
     assert completed(["train", "--pattern"], "cl") == ["cl100k"]

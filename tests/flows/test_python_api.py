@@ -58,8 +58,28 @@ def test_names_of_other_libraries(
     theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "saved/tokenizer.json"))
     assert again.get_vocab() == tokenizer.get_vocab() == theirs.get_vocab()
     assert tokenizer.n_vocab == max(tokenizer.vocab) + 1
+    assert tokenizer.eos_token_id == tokenizer.special_tokens.get("<|endoftext|>")
     with pytest.raises(UnknownVersion):
         Tokenizer.from_pretrained("news/99")
+
+
+def test_the_end_token_is_the_declared_one(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    specials = ["<|endoftext|>", "<|stop|>"]
+    done = bpeline.train(
+        corpus, name="chat", vocab_size=280, special_tokens=specials, roles=["eos=<|stop|>"],
+        quiet=True,
+    )  # fmt: skip
+    tokenizer = bpeline.load_tokenizer(done.reference)
+    assert tokenizer.eos_token_id == tokenizer.special_tokens["<|stop|>"]
+    for format, load in (("bpeline", Tokenizer.load), ("transformers", Tokenizer.from_pretrained)):
+        tokenizer.save(tmp_path / format, format)  # type: ignore[arg-type]
+        assert load(tmp_path / format).eos_token_id == tokenizer.eos_token_id, format
+    plain = Tokenizer({i: bytes([i]) for i in range(256)} | {256: b"</s>"}, [], ["</s>"])
+    assert plain.eos_token_id == 256
+    assert Tokenizer({i: bytes([i]) for i in range(256)}, []).eos_token_id is None
 
 
 @pytest.mark.parametrize(

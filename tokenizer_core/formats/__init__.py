@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .json_tokens import refuse_other_algorithms as refuse_other_algorithms
     from .json_tokens import refuse_tokens_beside as refuse_tokens_beside
     from .json_tokens import vocab_json_of_text as vocab_json_of_text
+    from .known import DECLARED as DECLARED
     from .known import FORMATS_WITH_ROLES as FORMATS_WITH_ROLES
     from .known import declared_roles as declared_roles
     from .known import details_of as details_of

@@ -33,6 +33,7 @@ from bpeline.tokenizer_core.formats.json_tokens import (
     vocab_json,
     vocab_json_of_text,
 )
+from bpeline.tokenizer_core.formats.known import DECLARED
 from bpeline.tokenizer_core.pipeline import Pipeline
 from bpeline.tokenizer_core.plugins import algorithm_of
 from bpeline.tokenizer_core.splitting import SplitPattern
@@ -86,6 +87,7 @@ def save(
         samples: a few more texts that `verify` encodes, such as words of the corpus.
     """
     spec = tokenizer.spec
+    roles = [f"{role}={token}" for role, token in spec.roles.items() if role in DECLARED]
     specials = [f"a{token} b{token}" for token in list(spec.special_tokens)[:4]]
     texts = [*GOLDEN_TEXTS, *specials, *samples]
     manifest = {
@@ -99,7 +101,7 @@ def save(
         "allowed_special": spec.allowed_special,
         "ignore_merges": spec.ignore_merges,
         "golden": [{"text": text, "ids": _ids_of(tokenizer, text)} for text in texts],
-        "provenance": dict(provenance or {}),
+        "provenance": {**({"roles": roles} if roles else {}), **(provenance or {})},
     }
     if spec.algorithm != BYTE_BPE:
         manifest["algorithm"] = spec.algorithm.described()
@@ -159,6 +161,7 @@ def load(path: Path) -> TokenizerSpec:
             ignore_merges=manifest["ignore_merges"],
             pipeline=pipeline,
             allowed_special=_as_default(manifest["allowed_special"]) if flat else None,
+            roles=_declared_roles(manifest),
         )
     except InvalidTokenizer as error:  # `save` never writes an invalid tokenizer
         _corrupt(path, error.happened)
@@ -269,6 +272,15 @@ def keep_allowed_special(path: Path, allowed_special: DefaultSpecial) -> None:
     manifest = read_manifest(path)
     if allowed_special_of(path) != allowed_special:
         _write_manifest(path, {**manifest, "allowed_special": allowed_special})
+
+
+def _declared_roles(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Role → special token, as a training, an import or another file declared them."""
+    provenance = manifest["provenance"]
+    request = provenance.get("request")
+    spelled = provenance.get("roles") or (request.get("roles") if isinstance(request, dict) else ())
+    pairs = [str(text).partition("=") for text in spelled or ()]
+    return {role: token for role, _, token in pairs if token in manifest["special_tokens"]}
 
 
 def _as_default(given: str) -> DefaultSpecial:

@@ -31,6 +31,7 @@ _ROLE_NAMES = {
     "sep": ("[SEP]", "<sep>"),
     "mask": ("[MASK]", "<mask>"),
 }
+ROLES = tuple(_ROLE_NAMES)
 
 
 def declared_roles(

@@ -7,6 +7,7 @@ tokens in every text unless ``split_special_tokens=True``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from bpeline.tokenizer_core.bounded_files import read_json
@@ -14,7 +15,7 @@ from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.encoding import TokenizerParts
 from bpeline.tokenizer_core.formats import huggingface
 from bpeline.tokenizer_core.formats.json_tokens import json_text, nothing_left_out
-from bpeline.tokenizer_core.formats.known import MODEL_MAX_LENGTH, roles_of
+from bpeline.tokenizer_core.formats.known import MODEL_MAX_LENGTH, ROLES, roles_of
 from bpeline.tokenizer_core.pipeline import AddedToken
 from bpeline.tokenizer_core.tokenizer_spec import TokenizerSpec
 
@@ -60,5 +61,13 @@ def add_chat_template(path: Path, template: str) -> None:
 
 
 def load(path: Path) -> TokenizerSpec:
-    """Read the tokenizer.json of a directory; see `huggingface.load`."""
-    return huggingface.load(path / TOKENIZER)
+    """Read tokenizer.json and the roles in tokenizer_config.json; see `huggingface.load`."""
+    spec = huggingface.load(path / TOKENIZER)
+    config = read_json(path / CONFIG) if (path / CONFIG).exists() else {}
+    roles: dict[str, str] = {}
+    for role in ROLES if isinstance(config, dict) else ():
+        token = config.get(f"{role}_token")
+        content = token.get("content") if isinstance(token, dict) else token
+        if isinstance(content, str) and content in spec.special_tokens:
+            roles[role] = content
+    return replace(spec, roles=roles)
