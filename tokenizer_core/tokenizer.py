@@ -832,6 +832,10 @@ class Tokenizer:
         Raises:
             BpelineError: nothing of that name can be loaded; see `load` and `load_tokenizer`.
         """
+        if not isinstance(name, Path):
+            checks.text("name", name, "news@champion")
+        if revision is not None:
+            checks.text("revision", revision, "main")
         if isinstance(name, Path) or (revision is None and Path(name).exists()):
             return cls.load(name)
         if revision is not None or _REPOSITORY.fullmatch(name):
@@ -840,9 +844,9 @@ class Tokenizer:
         tokenizer: Tokenizer = import_module("bpeline.registry").load_tokenizer(name)
         return tokenizer
 
-    def save_pretrained(self, folder: str | Path) -> None:
+    def save_pretrained(self, path: str | Path) -> None:
         """Write a folder for ``AutoTokenizer.from_pretrained``: `save` as ``transformers``."""
-        self.save(folder, "transformers")
+        self.save(path, "transformers")
 
     @classmethod
     def load(cls, path: str | Path, format: Format | None = None, **details: Any) -> Tokenizer:

@@ -53,9 +53,9 @@ def compare_on(
     if len(named) < len(on):
         (other, *_) = (path for path in on if path not in named)
         raise InvalidOption(
-            f"--on names the source {named[0]!r}, and files without a name: {other!r}",
+            f"--eval names the source {named[0]!r}, and files without a name: {other!r}",
             "expected either files, or only named sources, each of which is a slice",
-            f"type `--on 'other={other}'`",
+            f"type `--eval 'other={other}'`",
         )
     evaluation = evaluation_sources(named)
     files_found, skipped = files_of_each(evaluation.sources)

@@ -339,7 +339,7 @@ def show_name_page(registry: Registry, name: str) -> str:
             reason = error.happened if isinstance(error, BpelineError) else str(error)
             warnings.warn(
                 f"the page of {name} in MLflow could not be written: {reason}; "
-                f"`bpeline versions {name} --html {name}.html` writes it to a file",
+                f"`bpeline versions {name} -o {name}.html` writes it to a file",
                 stacklevel=2,
             )
     return ""
@@ -363,7 +363,7 @@ def write_name_page(name: str | None, path: Path) -> None:
     """Write the page of a name, with links to the report of each version."""
     if name is None:
         raise InvalidOption(
-            "--html needs the name of a tokenizer",
+            "--output needs the name of a tokenizer",
             "expected one name, whose versions the page shows",
             "type `bpeline versions` to see the names, then `bpeline versions NAME -o FILE`",
         )

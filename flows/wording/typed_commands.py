@@ -20,7 +20,10 @@ from bpeline.tokenizer_core.bounded_files import parse_json
 from bpeline.tokenizer_core.urls import is_url
 
 # `bpeline encode …` in a sentence, or after a title and two spaces at the end of a line.
-_COMMAND = re.compile(r"(?P<begin>(?:`|:  |: then )\S*bpeline (?P<name>[a-z]+))(?P<rest>[^`\n]*)")
+_COMMAND = re.compile(
+    r"(?P<begin>(?:`|:  |: then )(?:uvx --from \S+ )?\S*bpeline (?P<name>derive [a-z]+|[a-z]+))"
+    r"(?P<rest>[^`\n]*)"
+)
 _READS_A_PROJECT = {"train", "sweep", "drift", "evaluate", "deploy", "serve"}
 _KNOWS_NO_WORKSPACE = {"compress"}
 _OPTION = re.compile(r"(?:^| )--(?:project|workspace)\b")

@@ -76,7 +76,7 @@ CASES = {
     "required token that does not fit": (
         ["good.txt", "--vocab-size", "258", "--required-token", "quick"],
         INPUT,
-        "takes 4 merges",
+        "take 4 merges",
     ),
     "special token that is required": (
         ["good.txt", "--required-token", "quick", "--special-token", "qui"],

@@ -386,7 +386,7 @@ def test_deployments_are_read_however_yaml_spells_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("when", "zone", "said"),
     [
-        ("0 3 * * *", "Europe/Berln", "time zone 'Europe/Berln'; Europe/Berlin is meant"),
+        ("0 3 * * *", "Europe/Berln", "time zone 'Europe/Berln'; did you mean Europe/Berlin"),
         ("0 25 * * *", "UTC", "'0 25 \\* \\* \\*', which is not a cron value"),
         ("R 3 * * *", "UTC", "which is not a cron value"),
         ("0 3 31 2 *", "UTC", "'0 3 31 2 \\*', never fires"),
@@ -758,7 +758,7 @@ def test_init_writes_how_much_is_to_be_held_out_for_drift_to_be_judged(
         path.write_text("".join(f"{number} {text}" for number in range(copies)))
         made = bpeline("init", path, "--name", name, "--project", f"{name}.toml")
         assert read_project(tmp_path / f"{name}.toml").parameters.get("held_out") == share
-        assert ("1.3 MB more text" in made.stderr) is (share is None)
+        assert ("1.3 MB of text" in made.stderr) is (share is None)
     assert bpeline("init", "python:stdlib", "--name", "d").exit_code == 0
     shipped = yaml.safe_load((INSTALLED / "prefect.yaml").read_text())["deployments"]
     for parameters in (

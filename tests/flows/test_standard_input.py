@@ -93,7 +93,7 @@ def test_every_format_is_the_corpus_that_its_file_would_be(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "nothing came on standard input"),
+        (b"", "standard input is empty"),
         (gzip.compress(b"a\0b", mtime=0), "looks like binary within gzip"),
         (b"%PDF-1.7", "looks like PDF"),
         (b"a\0b", "looks like binary"),

@@ -207,7 +207,7 @@ def test_the_current_directory_may_have_any_name(
     if "'" in name or ":" in name:
         with pytest.raises(StorageError, match="BPELINE_HOME") as refused:
             tracker.prepare()
-        shown = refused.value.happened.partition("directory ")[2].partition(": it")[0]
+        shown = refused.value.happened.partition("directory is ")[2].partition(": it")[0]
         assert name in literal_eval(shown)
         monkeypatch.chdir(tmp_path)
     assert tracker.ensure_identity() == tracker.identity() != ""

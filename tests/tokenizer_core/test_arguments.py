@@ -63,7 +63,7 @@ PARAMETERS = {
     name: kind
     for kind, names in {
         WORD: """continuation end_of_text end_of_word id_field name on_special pattern regex
-            text_field unknown""",
+            revision text_field unknown""",
         ENCODED: "text token",
         CHOICE: """algorithm characters cut_side cuts dtype errors format invalid_utf8 pad_side
             parts score sentences special_ids text_form tie_break word_sentences""",
@@ -178,6 +178,7 @@ def _right() -> dict[str, Any]:
         "WordCounts.from_mapping(words)": {b"low": 1},
         "WordCounts.words_with(texts)": ["l"],
         "SplitPattern.named(name)": "gpt2",
+        "Tokenizer.from_pretrained(name)": "saved",
         "base": tokenizer, "batch": [[66]], "begin": 0, "chunks_of_text": [TEXT],
         "content": b"abc" * 9, "counts": counts, "data": counts.to_arrow(), "distance": 1,
         "documents": [TEXT], "drop_unreachable": True, "dropout": 0.1, "end": 2,
