@@ -1,1 +1,1 @@
-"""The command line: parse, call one flow or one query, print. Nothing slow is imported before."""
+"""The command line. Each command parses options, calls a flow or a query, and prints."""

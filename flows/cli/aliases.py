@@ -1,4 +1,4 @@
-"""``bpeline promote`` and ``bpeline rollback``; and the history of aliases."""
+"""``bpeline promote``, ``bpeline rollback`` and the history of aliases."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from bpeline.registry.records import Tombstone
 
 reason_option = click.option(
-    "--reason", default="", show_default=False, help="Why, for the history."
+    "--reason", default="", show_default=False, help="Reason, recorded in the history."
 )
 by_option = click.option(
-    "--by", default="", show_default=False, help="Who decided.  [default: the user's name]"
+    "--by", default="", show_default=False, help="Name to record.  [default: your user name]"
 )
 
 
@@ -37,21 +37,21 @@ by_option = click.option(
     'bpeline promote news@champion --lock --reason "model 7 learns with it"',
 )
 @click.argument("reference", metavar="REF")
-@click.option("--to", "alias", default=CHAMPION, help="The alias to move.")
+@click.option("--to", "alias", default=CHAMPION, help="Alias to move.")
 @click.option(
     "--rules",
     "rules_file",
     type=FILE,
-    help="TOML file of rules that must hold against the version the alias points to now.  "
-    "[default: those of the project's bpeline.toml, for versions of its name]",
+    help="Promotion rules (.toml), checked against the version that the alias points to.  "
+    "[default: those in bpeline.toml, for versions with the project's name]",
 )
-@click.option("--no-rules", is_flag=True, help="Judge nothing, whatever bpeline.toml says.")
-@click.option("--lock", is_flag=True, help="Lock the alias there: later moves need --force.")
+@click.option("--no-rules", is_flag=True, help="Skip the rules in bpeline.toml.")
+@click.option("--lock", is_flag=True, help="Lock the alias: later moves need --force.")
 @click.option(
     "--force",
     is_flag=True,
-    help="Move an alias that is locked, and lift the lock; with rules, also to a version that "
-    "lacks special tokens of the one it points to.",
+    help="Move a locked alias and unlock it. With rules, also allow a version that lacks special "
+    "tokens of the current one.",
 )
 @project_option
 @reason_option
@@ -60,24 +60,22 @@ def promote(
     reference: str, alias: str, rules_file: Path | None, no_rules: bool, lock: bool, force: bool,
     reason: str, by: str, as_json: bool,
 ) -> None:  # fmt: skip
-    """Let an alias point to a version.
+    """Move an alias to a version.
 
-    REF is name@alias, name/number or a digest. Whoever loads NAME@champion gets it from now on.
+    REF is name@alias, name/number or a digest. Programs that load NAME@champion then get it.
 
     \b
-    A file of rules says what must not get worse, by how much it may, and what must be gained:
+    Promotion rules say what must improve, and how much worse a metric may get:
       gain = 0.01
       [[rule]]
       metric = "compression/bytes_per_token"
       direction = "higher"
       tolerance = 0.005
-      slice = "german"
-      confidence = 0.95
-    Or they stand in bpeline.toml, and judge what has the project's name, unless --no-rules.
-    Both versions are judged on the evaluation set of their name; where the alias points nowhere,
-    with the best version that was measured on it. The only version must only keep to limits
-    (limit = 3.5). A refusal is written into the history and on the version in MLflow; the exit code
-    is 3, or 4 where a rule could not be judged.
+
+    Both versions are measured on the evaluation set of their name. If the alias points nowhere,
+    the best other version measured on the set is used. A single version is only checked against
+    limits (limit = 3.5). A refusal is recorded in the history and in MLflow. Exit codes: 3 if a
+    rule fails, 4 if one could not be judged.
     """
     from bpeline.flows.publishing import promote as promote_version
     from bpeline.registry.evaluation import read_rules
@@ -85,8 +83,8 @@ def promote(
 
     if rules_file and no_rules:
         raise InvalidOption(
-            "--rules and --no-rules were both given",
-            "rules that judge, or none",
+            "--rules was given together with --no-rules",
+            "expected one of them",
             "leave one of them out",
         )
     rules_file = rules_file or (None if no_rules else _rules_of_project(reference))
@@ -107,7 +105,7 @@ def promote(
 
 
 def _rules_of_project(reference: str) -> Path | None:
-    """The rules of the project, if the version has its name."""
+    """The promotion rules of the project, if the version has its name."""
     from bpeline.flows.requests import find_project, read_project
 
     path = find_project()
@@ -117,7 +115,7 @@ def _rules_of_project(reference: str) -> Path | None:
     rules = project.parameters.get("rules")
     if rules is None or re.split("[@/]", reference)[0] != project.name:
         return None
-    click.echo(f"note: judged by the rules in {rules}", err=True)
+    click.echo(f"note: promotion rules from {rules}", err=True)
     return Path(rules)
 
 
@@ -125,36 +123,37 @@ def _rules_of_project(reference: str) -> Path | None:
     'bpeline rollback news --reason "numbers split badly"', "bpeline rollback news --alias staging"
 )
 @click.argument("name")
-@click.option("--alias", default=CHAMPION, help="The alias to take back.")
-@click.option("--force", is_flag=True, help="Move an alias that is locked, and lift the lock.")
+@click.option("--alias", default=CHAMPION, help="Alias to move back.")
+@click.option("--force", is_flag=True, help="Move a locked alias and unlock it.")
 @reason_option
 @by_option
 def rollback(name: str, alias: str, force: bool, reason: str, by: str, as_json: bool) -> None:
-    """Let an alias point where it pointed before; repeated, one promotion further back."""
+    """Move an alias back to its previous version. Each call goes one promotion further back."""
     from bpeline.flows.publishing import rollback as roll_back
     from bpeline.registry.opening import open_registry
 
     registry = open_registry(make=False)
-    who, why = by or this_user(), reason or "rollback"
-    change = roll_back(name, alias, who, why, _note, registry, force=force)
+    user, reason_text = by or this_user(), reason or "rollback"
+    change = roll_back(name, alias, user, reason_text, _note, registry, force=force)
     _say(change, registry, as_json)
 
 
 def show_history(name: str, alias: str | None, as_json: bool) -> None:
-    """Print which alias of a name was moved where, by whom and why; newest first.
-
-    And which versions were deleted, unless one alias was asked for.
-    """
+    """Print the alias moves of a name, newest first; without ``alias`` also deleted versions."""
     from bpeline.registry.aliases import alias_history
     from bpeline.registry.versions import deleted_versions
 
     moves = alias_history(name, alias)
     deleted = [] if alias else deleted_versions(name)
-    told = [(move.at, move.as_values(), _move_row(name, move)) for move in moves]
-    told += [(one.at, {**asdict(one), "kind": "delete"}, _deletion_row(one)) for one in deleted]
-    told.sort(key=lambda one: one[0], reverse=True)  # stable: moves of one instant stay in order
-    table = Table((), [row for _, _, row in told], left=range(5))
-    answer(as_json, [values for _, values, _ in told], table.lines())
+    entries = [(move.at, move.as_values(), _move_row(name, move)) for move in moves]
+    entries += [
+        (entry.at, {**asdict(entry), "kind": "delete"}, _deletion_row(entry)) for entry in deleted
+    ]
+    entries.sort(
+        key=lambda entry: entry[0], reverse=True
+    )  # stable: moves of one second keep their order
+    table = Table((), [row for _, _, row in entries], left=range(5))
+    answer(as_json, [values for _, values, _ in entries], table.lines())
 
 
 def _move_row(name: str, move: AliasMove) -> tuple[str, ...]:
@@ -179,18 +178,18 @@ def _say(change: AliasChange, registry: Registry, as_json: bool) -> None:
     version, target = change.version, f"{change.name}@{change.alias}"
     advice = uncertified(registry.workspace.version_directory(version.digest), str(version))
     if change.before == change.number:
-        line = f"{target} points to {version} already"
+        line = f"{target} already points to {version}"
     else:
         before = "" if change.before is None else f" (before: {change.name}/{change.before})"
         line = f"{target} points to {version} now{before}"
-    locked = [f"locked: only --force moves {target} from now on"] * change.locked
-    said = [*map(str, change.verdicts), *remarks_on(change), *locked]
+    locked = [f"locked: moving {target} now needs --force"] * change.locked
+    details = [*map(str, change.verdicts), *remarks_on(change), *locked]
     answer(as_json, {
         "name": change.name, "alias": change.alias, "from": change.before, "to": change.number,
-        "digest": version.digest, "rules": [_rule(one) for one in change.verdicts],
+        "digest": version.digest, "rules": [_rule(row) for row in change.verdicts],
         "against": change.against, "gained": change.gained, "new_text": change.new_text,
         "changed_ids": change.changed_ids, "locked": change.locked, "uncertified": advice,
-    }, [line, *(f"  {one}" for one in said), *filter(None, [advice])])  # fmt: skip
+    }, [line, *(f"  {row}" for row in details), *filter(None, [advice])])  # fmt: skip
 
 
 def _rule(verdict: Verdict) -> dict[str, Any]:

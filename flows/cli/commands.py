@@ -1,4 +1,4 @@
-"""What all commands share: their class, options, output and errors."""
+"""The command class, shared options, output and error printing."""
 
 from __future__ import annotations
 
@@ -30,52 +30,53 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 PATH = click.Path(path_type=Path)
 FILE = click.Path(path_type=Path, dir_okay=False)
 DIRECTORY = click.Path(path_type=Path, file_okay=False)
-# What commands need of address space: none of the large libraries, kernels and MLflow, or all.
+# Address space that commands need: none, kernels and MLflow (`_READING`), or all libraries.
 _NO_LIBRARIES = {"versions"}
 _READING = {
     "count", "decode", "delete", "deploy", "doctor", "encode", "explain", "gc", "init",
     "promote", "rollback", "serve", "show", "sql",
 }  # fmt: skip
-# What changes the workspace; it is said which, unless it is in this directory.
+# Commands that change the workspace: they print its path if it is not in this directory.
 _WRITING = {
     "delete", "deploy", "drift", "encode", "evaluate", "extend", "gc", "import",
     "export", "promote", "prune", "rename", "resume", "rollback", "serve",
     "superwords", "sweep", "train",
 }  # fmt: skip
-HELP_ALL = "bpeline.help_all"  # in a context's `meta`: all options are shown
-TYPED = "bpeline.typed"  # in a context's `meta`: the words after `bpeline`
+HELP_ALL = "bpeline.help_all"  # key in `Context.meta`: show all options
+TYPED = "bpeline.typed"  # key in `Context.meta`: the words after `bpeline`
 
-# These commands, and all others with one of these parameters, only answer.
+# Read-only commands, and parameters that make any command read-only.
 ANSWERS = frozenset({
     "compare", "count", "decode", "explain", "show", "sql", "verify", "versions",
 })  # fmt: skip
 LOOKS_WITH = ("only_list", "dry_run", "show_steps")
-# Commands that change something only with this parameter. All others change something.
+# Commands that write only with this parameter; all others always write.
 CHANGES_WITH = {"doctor": "fix", "encode": "output"}
 
 
 class Command(click.Command):
-    """A command that checks address space before it starts, and prints even if stdout fails.
+    """A command that checks address space first, and prints to stderr if stdout fails.
 
     Attributes:
-        usual: names of the parameters that ``--help`` shows; ``--help-all`` shows all. None where
-            ``--help`` shows all.
+        usual: parameters that ``--help`` shows; None for all.
     """
 
     usual: frozenset[str] | None = None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        options = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
         if self.usual is not None and HELP_ALL not in ctx.meta:
-            options = [one for one in options if one.name in self.usual or not one.expose_value]
-        records = [record for one in options if (record := one.get_help_record(ctx))]
+            options = [
+                option for option in options if option.name in self.usual or not option.expose_value
+            ]
+        records = [record for option in options if (record := option.get_help_record(ctx))]
         with formatter.section("Options"):
             formatter.write_dl(records, col_max=24)
 
     def invoke(self, ctx: click.Context) -> Any:
         self._require_addresses(ctx)
         if self.name in _WRITING:
-            with suppress(OSError, BpelineError):  # what the command itself will meet
+            with suppress(OSError, BpelineError):  # the command itself reports these
                 if workspace := elsewhere():
                     click.echo(f"note: the workspace is {workspace}", err=True)
         if not changes(ctx):
@@ -100,15 +101,15 @@ class Command(click.Command):
 
 
 def changes(ctx: click.Context) -> bool:
-    """Whether a command, as it was typed, does more than answer."""
+    """Whether a command, with the options typed, writes anything."""
     name = str(ctx.command.name)
-    if name in ANSWERS or any(ctx.params.get(one) for one in LOOKS_WITH):
+    if name in ANSWERS or any(ctx.params.get(parameter) for parameter in LOOKS_WITH):
         return False
     return name not in CHANGES_WITH or bool(ctx.params[CHANGES_WITH[name]])
 
 
 class _Output:
-    """Standard output until it refuses a text, then standard error."""
+    """Standard output; after a failed write, standard error."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -129,20 +130,19 @@ class _Output:
             self._stream.flush()
         except OSError as error:
             self._stream, self.is_refused = sys.stderr, True
-            happened = f"standard output cannot be written: {error.strerror or error}"
-            done = "what the command has done stays done; its output follows here"
-            say_error(BpelineError(happened, done))
+            happened = f"cannot write to standard output: {error.strerror or error}"
+            outcome = "the command has finished; its output follows here"
+            say_error(BpelineError(happened, outcome))
             Unescaped(self._stream).write(text)
 
 
 def say_coloured(text: str, colour: str, bold: bool = False, err: bool = False) -> None:
-    """Begin a line with a word of ours, in colour on a terminal."""
     stream: Any = Unescaped(sys.stderr if err else sys.stdout)
     click.secho(text, stream, nl=False, color=stream.isatty(), fg=colour, bold=bold or None)
 
 
 def say_error(error: BpelineError) -> None:
-    """What happened, what is accepted, what to type next."""
+    """Print the three parts of an error to standard error."""
     say_coloured("error: ", "red", bold=True, err=True)
     click.echo(as_typed(error.happened), err=True)
     for part in (error.accepted, error.next_step):
@@ -156,34 +156,31 @@ def command(
     prints_json: bool = True,
     usual: Iterable[str] | None = None,
 ) -> Callable[[Callable[..., Any]], click.Command]:
-    """A command with examples in its help, which also shows the defaults of all options.
+    """Decorate a function as a command whose help shows examples and defaults.
 
     Args:
-        examples: what to type.
-        workspace: whether it has ``--workspace``, in force for everything the command does.
-        prints_json: whether it has ``--json``, the parameter ``as_json``.
-        usual: names of the parameters that ``--help`` shows; ``--help-all`` shows all.
+        examples: command lines.
+        workspace: add ``--workspace``.
+        prints_json: add ``--json``, passed as ``as_json``.
+        usual: parameters that ``--help`` shows; ``--help-all`` shows all.
     """
-    shown = "\n".join(f"  {example}" for example in examples)
-    epilog = f"\b\nExample{'s' if len(examples) > 1 else ''}:\n{shown}\n"
+    lines = "\n".join(f"  {example}" for example in examples)
+    epilog = f"\b\nExample{'s' if len(examples) > 1 else ''}:\n{lines}\n"
 
     def make(function: Callable[..., Any]) -> click.Command:
         settings = {"show_default": True}
-        made = click.command(cls=Command, epilog=epilog, context_settings=settings)(function)
+        result = click.command(cls=Command, epilog=epilog, context_settings=settings)(function)
         if usual is not None:
-            made.params.append(_help_all_option())
-            made.usual = frozenset((*usual, "as_json"))
-        for parameter in made.params:
-            if parameter.name in COMPLETED and parameter.type is click.STRING:
-                parameter.type = COMPLETED[parameter.name]
+            result.params.append(_help_all_option())
+            result.usual = frozenset((*usual, "as_json"))
         if workspace:
-            made.params.append(_workspace_option())
-        made.params.append(_quiet_option())
+            result.params.append(_workspace_option())
+        result.params.append(_quiet_option())
         if prints_json:
-            made.params.append(
+            result.params.append(
                 click.Option(["--json", "as_json"], is_flag=True, help="Print JSON.")
             )
-        return made
+        return result
 
     return make
 
@@ -236,12 +233,12 @@ def _workspace_option() -> click.Option:
 
 
 def project_option(function: Function) -> Function:
-    """Which project's file is read, for the commands that read one."""
+    """Add ``--project`` to a command."""
 
     def name(context: click.Context, _: click.Parameter, value: Path | None) -> None:
         if value is not None:
             name_project(value)
-            # Of the whole program: errors that end the command are said in its terms, too.
+            # Reset after the root context: messages of errors depend on the project, too.
             context.find_root().call_on_close(lambda: name_project(None))
 
     option = click.option(
@@ -250,26 +247,25 @@ def project_option(function: Function) -> Function:
         callback=name,
         expose_value=False,
         is_eager=True,
-        help="Project file.  [default: bpeline.toml here or in a directory above]",
+        help="Project file.  [default: bpeline.toml in this or a parent directory]",
     )
     return option(function)
 
 
 def project_is_named() -> bool:
-    """Whether the command's project was typed, so that it is read whatever else was."""
+    """Whether ``--project`` was typed."""
     context = click.get_current_context()
     return context.get_parameter_source("project") == click.core.ParameterSource.COMMANDLINE
 
 
 def project_for(reference: str | None, *, needed: bool) -> Project | None:
-    """The project whose file holds below what was typed, with a note that says so.
+    """Find the project that supplies defaults, and print a note about it.
 
-    A project that was found holds for its own name. For another one a note says that its file is
-    not read.
+    A project file found in a parent directory applies to its own name only.
 
     Args:
         reference: a name or version, as typed; None for the name of the project.
-        needed: whether the file is read for any name, as nothing else names the text.
+        needed: read the project for any name, because no text was named.
     """
     from bpeline.flows.requests import find_project, this_project
 
@@ -277,14 +273,14 @@ def project_for(reference: str | None, *, needed: bool) -> Project | None:
         return None
     project, name = this_project(), re.split("[@/]", reference or "")[0]
     if needed or project_is_named() or name in ("", project.name):
-        click.echo(f"note: as {project.path} says", err=True)
+        click.echo(f"note: using {project.path}", err=True)
         return project
-    click.echo(f"note: {project.path} is not read for {name}: its name is {project.name}", err=True)
+    click.echo(f"note: {project.path} is not used for {name}: it is for {project.name}", err=True)
     return None
 
 
 def typed_again(*more: str) -> str:
-    """The current command as typed, without --json and --dry-run, with more words at its end."""
+    """The command line as typed, without ``--json`` and ``--dry-run``, plus more words."""
     typed = click.get_current_context().meta[TYPED]
     return shlex.join(
         ["bpeline", *(word for word in typed if word not in ("--json", "--dry-run")), *more]
@@ -292,7 +288,7 @@ def typed_again(*more: str) -> str:
 
 
 def reached(link: str) -> str:
-    """A link into MLflow, and what to type first where nobody serves it."""
+    """A link into MLflow, with the command that serves it if no server runs."""
     from bpeline.registry.opening import open_registry
 
     command = link and open_registry(make=False).tracker.settings.ui_command
@@ -300,40 +296,33 @@ def reached(link: str) -> str:
 
 
 dry_run_option = click.option(
-    "--dry-run", is_flag=True, help="List what would be removed, and remove nothing."
+    "--dry-run", is_flag=True, help="List what would be removed; remove nothing."
 )
 yes_option = click.option("--yes", is_flag=True, help="Remove without asking.")
 
 
 def require_answer(decided: bool, as_json: bool) -> None:
-    """Refuse to remove anything where nobody can be asked.
-
-    Raises:
-        InvalidOption: neither --yes nor --dry-run was given, and there is no terminal.
-    """
+    """Raise `InvalidOption` if a removal was not confirmed and there is no terminal."""
     if not decided and (as_json or not sys.stdin.isatty()):
         raise InvalidOption(
             "nothing was removed: there is no terminal to ask on",
-            "expected --yes to remove, or --dry-run to list what would go",
+            "expected --yes to remove, or --dry-run to list what would be removed",
             f"type `{typed_again('--dry-run')}`",
         )
 
 
 def model_shape_option(function: Function) -> Function:
-    """Which model the vocabulary is for, for the commands that say what text costs it."""
+    """Add ``--model-shape`` to a command that computes serving costs."""
     option = click.option(
         "--model-shape",
         metavar="NAME|FILE",
-        help="Also say what a byte of text costs this model, in forward FLOPs: llama-3.2-1b, "
-        "llama-3.1-8b, llama-3.1-70b, marin-moe, a .toml or .json file of its sizes, or the "
-        "config.json of a dense model.",
+        help="Also show the forward FLOPs for each byte of text in this model: llama-3.2-1b, "
+        "llama-3.1-8b, llama-3.1-70b, marin-moe, or a config.json, .json or .toml file.",
     )
     return option(function)
 
 
 class _Size(click.ParamType):  # type: ignore[type-arg]
-    """A number of ids, or ``auto``."""
-
     name = "size"
 
     def convert(
@@ -348,34 +337,33 @@ SIZE = _Size()
 
 
 def bulk_options(function: Function) -> Function:
-    """How whole files are read, for the commands that encode or count them."""
+    """Add the options for reading files to a command that encodes or counts them."""
     for option in (
         click.option(
             "--invalid-utf8",
             type=click.Choice(["strict", "replace"]),
             default="strict",
-            help="What bytes mean that are not UTF-8, in files: an error, or U+FFFD.",
+            help="Invalid UTF-8 in files: strict raises an error, replace inserts U+FFFD.",
         ),
-        click.option("--text-field", default="text", help="Field of .jsonl files, or column."),
+        click.option("--text-field", default="text", help="Field or column that holds the text."),
         click.option(
             "--include",
             multiple=True,
             metavar="GLOB",
-            help="Read files of these names as text as well, '*.rst' or 'notes/*.log', where "
-            "directories and globs are searched; repeat for more.",
+            help="Also read matching files as text, such as '*.rst' or 'notes/*.log'. Repeatable.",
         ),
         click.option(
             "--strict",
             is_flag=True,
-            help="An error where the search meets files that are not read.",
+            help="Fail if a directory or glob contains files of unknown types.",
         ),
-        click.option("--threads", type=int, help="For files.  [default: one per processor]"),
-        click.option("--end-of-text", help="The special token to put behind each document."),
+        click.option("--threads", type=int, help="Number of threads.  [default: one per core]"),
+        click.option("--end-of-text", help="Special token to append to each document."),
         click.option(
             "--separator",
             metavar="TEXT|none",
-            help="What stands between the documents of a text file; none: each is one document.  "
-            "[default: the special tokens of REF; none where REF is imported and finds them]",
+            help="Separator of documents in text files; none: one document per file.  "
+            "[default: the special tokens of REF; none if REF is imported]",
         ),
     ):
         function = option(function)
@@ -383,27 +371,21 @@ def bulk_options(function: Function) -> Function:
 
 
 def found_by(files: Sequence[str], include: Sequence[str], strict: bool) -> FoundFiles:
-    """The files that arguments of a command mean, and what is skipped, see `bulk_options`.
-
-    Raises:
-        MissingSource, UnreadableSource: see `search_sources`; with ``strict`` also for what would
-            be skipped.
-    """
+    """Find the files of arguments and the skipped ones; ``strict`` raises for these."""
     from bpeline.tokenizer_core.corpus import Source, search_sources
 
-    found = search_sources([Source(one, include=tuple(include)) for one in files])
+    search = search_sources([Source(path, include=tuple(include)) for path in files])
     if strict:
-        found.skipped.refuse()
-    return found
+        search.skipped.refuse()
+    return search
 
 
 def echo_json(value: Any) -> None:
-    """Print JSON for programs."""
     click.echo(json.dumps(value, ensure_ascii=False, indent=2))
 
 
 def answer(as_json: bool, value: Any, lines: Iterable[str]) -> None:
-    """Print a value for programs, or lines for people."""
+    """Print ``value`` as JSON, or else ``lines``."""
     if as_json:
         echo_json(value)
         return

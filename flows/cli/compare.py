@@ -26,30 +26,29 @@ from bpeline.tokenizer_core.durable_files import DURABLE
     "files",
     multiple=True,
     metavar="FILES",
-    help="Text to encode with both: files, directories or globs; may be repeated. As named "
-    "sources (NAME=FILES, or a .toml file, as of `bpeline train --eval`) each is a slice.  "
-    "[default: the evaluation set of B's name, else of A's]",
+    help="Text to encode with both: files, directories, globs, or named sources "
+    "(NAME=FILES, see `bpeline train --eval`). Repeatable.  "
+    "[default: the evaluation set of B, else of A]",
 )
 @click.option(
     "--words",
     type=click.IntRange(0, 10_000),
     default=10,
-    help="How many words of each kind to show.",
+    help="Number of words of each kind to show.",
 )
 @click.option(
     "--morphology",
     type=PATH,
     metavar="FILE",
-    help="Words and their morphs (unhappiness<tab>un happi ness on each line): do tokens end where "
-    "morphs do?",
+    help="Compare token ends with the morphs in FILE: lines of unhappiness<tab>un happi ness.",
 )
 @model_shape_option
-@click.option("--text-field", default="text", help="Field of .jsonl lines.")
+@click.option("--text-field", default="text", help="Field or column that holds the text.")
 @click.option(
     "--separator",
     metavar="TEXT|none",
-    help="With --eval: what stands between the documents of a text file; none: each is one "
-    "document.  [default: the special tokens of A and B]",
+    help="With --eval: separator of documents in text files; none: one document per file.  "
+    "[default: the special tokens of A and B]",
 )
 @click.option("-o", "--output", type=FILE, help="Also write an HTML page.")
 def compare(
@@ -64,11 +63,11 @@ def compare(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare two tokenizers: metrics, vocabs, merges, and text that both encode.
+    """Compare two tokenizers: metrics, vocabs, merges and text.
 
     A and B are name@alias, name/number, a digest, or the path of a tokenizer.json, a .tiktoken
-    file or a directory. The difference in tokens comes with an interval: documents are resampled
-    in pairs.
+    file or a directory. The difference in tokens has a confidence interval from a paired bootstrap
+    over documents.
     """
     files = tuple(with_standard_input(files, text_field))
     from bpeline.flows.evaluation import compare_on, with_morphology, with_serving_cost
@@ -76,23 +75,23 @@ def compare(
     from bpeline.flows.wording import comparison_json, comparison_lines
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
-    named = None if model_shape is None else named_shape(model_shape)
+    shape = None if model_shape is None else named_shape(model_shape)
     compared = compare_on(first, second, files, text_field, separator, words)
     if morphology is not None:
         compared = with_morphology(compared, first, second, morphology)
-    if named is not None:
-        compared = with_serving_cost(compared, named)
+    if shape is not None:
+        compared = with_serving_cost(compared, shape)
     if output is not None:
         DURABLE.write(output, comparison_page(compared).encode(errors="backslashreplace"))
     if as_json:
-        model = {} if named is None else {"model": named.as_dict()}
+        model = {} if shape is None else {"model": shape.as_dict()}
         echo_json({**comparison_json(compared), **model})
         return
     for line in comparison_lines(compared, words):
         click.echo(line)
-    if named is not None:
-        click.echo(f"model      {named}")
+    if shape is not None:
+        click.echo(f"model      {shape}")
     if compared.documents is None:
-        click.echo("text       none was compared: name some with `--eval FILES`")
+        click.echo("text       not compared: add `--eval FILES`")
     if output is not None:
         click.echo(f"\nwrote {output}")

@@ -1,4 +1,4 @@
-"""``bpeline compress``: byte pair compression of a file, and back."""
+"""``bpeline compress``: compress a file with byte pairs, or expand it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ _BLOCK_BYTES, _THRESHOLD = 5000, 3
     workspace=False,
 )
 @click.argument("file", type=PATH)
-@click.option("-o", "--output", type=FILE, help="The file to write.")
-@click.option("--expand", "expands", is_flag=True, help="Restore a file that was compressed.")
+@click.option("-o", "--output", type=FILE, help="Output file.")
+@click.option("--expand", "expands", is_flag=True, help="Expand a compressed file.")
 @click.option("--block-bytes", type=int, default=_BLOCK_BYTES)
 @click.option(
     "--threshold",
     type=int,
     default=_THRESHOLD,
-    help="How often a pair of bytes must occur, overlaps included, to be replaced.",
+    help="Minimum count of a byte pair to be replaced, overlaps included.",
 )
-@click.option("--show-steps", is_flag=True, help="Print each replacement and write nothing.")
+@click.option("--show-steps", is_flag=True, help="Print each replacement; write nothing.")
 @click.option(
     "--new-bytes",
     metavar="LETTERS",
     default="",
     show_default=False,
-    help="With --show-steps: letters for the bytes that stand for pairs, such as HG.",
+    help="With --show-steps: letters to show for new bytes, such as HG.",
 )
 def compress(
     file: Path,
@@ -52,13 +52,13 @@ def compress(
     new_bytes: str,
     as_json: bool,
 ) -> None:
-    """Compress FILE by replacing its most frequent pairs of bytes, block by block (Gage 1994).
+    """Compress FILE by byte pair compression (Gage 1994).
 
-    The file written is FILE.bpec unless -o names another. --expand restores FILE from it, and
-    verifies its digest.
+    Replaces the most frequent byte pairs, block by block, and writes FILE.bpec unless -o names
+    another file. --expand restores FILE and verifies its digest.
 
-    With --show-steps: each pair that is replaced, the block after it, and the pairs there are then.
-    Bytes are shown in GPT-2's printable form: a space is Ġ.
+    --show-steps prints each replaced pair, the block after it, and the remaining pairs. Bytes are
+    shown in GPT-2's printable form: a space is Ġ.
     """
     from bpeline.tokenizer_core import algorithms
 
@@ -66,7 +66,7 @@ def compress(
         if show_steps or new_bytes:
             raise InvalidOption(
                 "--expand was given together with --show-steps or --new-bytes",
-                "expected one of them: steps are those of compressing",
+                "expected one of them: only compression has steps",
                 f"type `bpeline compress --expand {file}`",
             )
         _expand(file, output, as_json)
@@ -74,16 +74,16 @@ def compress(
     if show_steps:
         if output is not None:
             raise InvalidOption(
-                f"the steps are shown, and {output} was to be written",
-                "one of both",
-                "leave -o or --show-steps out",
+                f"--show-steps was given together with the output {output}",
+                "expected one of them: --show-steps writes nothing",
+                "leave out -o or --show-steps",
             )
         _show_steps(file, block_bytes, threshold, new_bytes, as_json)
         return
     if new_bytes:
         raise InvalidOption(
-            "--new-bytes says how steps are printed, and none are",
-            "with --show-steps",
+            "--new-bytes was given without --show-steps",
+            "expected both: --new-bytes only changes how steps are shown",
             f"bpeline compress {file} --show-steps --new-bytes {new_bytes}",
         )
     target = _free(output or file.with_name(file.name + SUFFIX))
@@ -100,8 +100,8 @@ def _expand(file: Path, output: Path | None, as_json: bool) -> None:
 
     if output is None and file.suffix != SUFFIX:
         raise InvalidOption(
-            f"{file} does not end in {SUFFIX}, so the name of the file to write is not known",
-            f"a file FILE{SUFFIX}, or a name for the file to write",
+            f"{file} does not end in {SUFFIX}, so the output has no name",
+            f"expected a file FILE{SUFFIX}, or -o",
             f"bpeline compress --expand {file} -o NAME",
         )
     target = _free(output or file.with_suffix(""))
@@ -131,11 +131,11 @@ def _sizes(target: Path, content: bytes, packed: bytes) -> dict[str, Any]:
 
 
 def _free(path: Path) -> Path:
-    """``path`` itself, where nothing is yet."""
+    """Return ``path`` if nothing exists there."""
     if path.exists():
         raise InvalidOption(
-            f"there is {path} already",
-            "the name of a file that does not exist yet",
-            "remove it, or name another one with -o",
+            f"{path} already exists",
+            "expected a new file name",
+            "remove the file, or name another one with -o",
         )
     return path

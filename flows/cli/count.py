@@ -1,4 +1,4 @@
-"""``bpeline count``: how many tokens files have."""
+"""``bpeline count``: count the tokens of files."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ PIPE = "-"
 @click.argument("files", nargs=-1, required=True, metavar="FILES...")
 @bulk_options
 def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any) -> None:
-    """Count the tokens, documents and bytes of FILES, or of standard input ("-").
+    """Count the tokens, documents and bytes of FILES.
 
-    FILES are what `bpeline train` reads: files, directories or globs. The special tokens of REF
-    separate the documents of text files and are not counted, unless --separator says otherwise; an
-    imported tokenizer finds and counts them. Bytes are those of documents.
+    FILES are files, directories or globs, as for `bpeline train`, or "-". The special tokens of REF
+    separate the documents of text files and are not counted. An imported tokenizer counts them.
+    Bytes are those of documents, without separators.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
@@ -55,56 +55,54 @@ def count(reference: str, files: tuple[str, ...], as_json: bool, **options: Any)
     strict = options.pop("strict")
     if PIPE in files and len(files) > 1:
         raise InvalidOption(
-            "standard input was given beside files", "either of them", "leave - out, or the files"
+            "standard input was given together with files",
+            "expected one of them",
+            "leave out - or the files",
         )
     tokenizer = load_tokenizer(reference)
-    asked = options.pop("separator")
-    separators = separators_of(tokenizer, asked, encoded=True)
+    separator = options.pop("separator")
+    separators = separators_of(tokenizer, separator, encoded=True)
     encoding = file_encoding_of(tokenizer, separators, id_field="", **options)
     watching = for_stream(sys.stderr) if sys.stderr.isatty() else Progress()
     with _named(files, options["text_field"]) as (paths, remarks), listening(watching):
         search = found_by(paths, include, strict)
-        found = search.files
-        watching.step_started("count", sum(file.size for file in found), "bytes")
+        source_files = search.files
+        watching.step_started("count", sum(file.size for file in source_files), "bytes")
         advanced = partial(watching.step_advanced, "count")
-        counts = list(count_files(encoding, found, threads, advanced))
+        counts = list(count_files(encoding, source_files, threads, advanced))
         notes = [*remarks, *filter(None, [search.skipped.remark])]
-        notes += notes_on_documents(found, tokenizer, asked)
+        notes += notes_on_documents(source_files, tokenizer, separator)
     if PIPE in files:
-        counts = [replace(one, path=PIPE) for one in counts]
+        counts = [replace(row, path=PIPE) for row in counts]
     total = FileCount(
         "total",
-        sum(one.tokens for one in counts),
-        sum(one.documents for one in counts),
-        sum(one.bytes for one in counts),
+        sum(row.tokens for row in counts),
+        sum(row.documents for row in counts),
+        sum(row.bytes for row in counts),
     )
     *rows, total_row = (
-        {**asdict(one), "bytes_per_token": one.bytes_per_token} for one in (*counts, total)
+        {**asdict(row), "bytes_per_token": row.bytes_per_token} for row in (*counts, total)
     )
     del total_row["path"]
-    told = {"digest": tokenizer.digest, "separators": separators, "files": rows,
+    result = {"digest": tokenizer.digest, "separators": separators, "files": rows,
             "total": total_row, "skipped": search.skipped.as_dict(), "notes": notes}  # fmt: skip
     if not as_json:
         for note in notes:
             click.echo(f"note: {note}", err=True)
-    answer(as_json, told, _lines([*counts, total] if len(counts) > 1 else counts))
+    answer(as_json, result, _lines([*counts, total] if len(counts) > 1 else counts))
 
 
 def _lines(counts: Sequence[FileCount]) -> Iterator[str]:
     yield f"{'tokens':>14}  {'documents':>10}  {'bytes':>16}  {'bytes/token':>11}  file"
-    for one in counts:
-        ratio = "" if one.bytes_per_token is None else f"{one.bytes_per_token:.4f}"
-        numbers = f"{one.tokens:>14,}  {one.documents:>10,}  {one.bytes:>16,}  {ratio:>11}"
-        yield f"{numbers}  {one.path}"
+    for row in counts:
+        ratio = "" if row.bytes_per_token is None else f"{row.bytes_per_token:.4f}"
+        numbers = f"{row.tokens:>14,}  {row.documents:>10,}  {row.bytes:>16,}  {ratio:>11}"
+        yield f"{numbers}  {row.path}"
 
 
 @contextmanager
 def _named(files: tuple[str, ...], text_field: str) -> Iterator[tuple[tuple[str, ...], list[str]]]:
-    """Files by their names; what comes through a pipe lies in a temporary one meanwhile.
-
-    Yields:
-        The paths, and what standard input was taken for.
-    """
+    """Yield the paths, standard input as a temporary file, and notes on its detected type."""
     if PIPE not in files:
         yield files, []
         return

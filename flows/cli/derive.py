@@ -1,4 +1,4 @@
-"""``bpeline derive``: new versions from a registered one."""
+"""``bpeline derive``: make new versions from a registered one."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Function = TypeVar("Function", bound=Callable[..., Any])
     "  bpeline derive --help\n"
 )
 def derive() -> None:
-    """Make a new version from a registered one: more ids, superwords, fewer tokens, other names."""
+    """Extend a version, add superwords, prune it or rename tokens."""
 
 
 def _training_options(request: type[ExtensionRequest]) -> Callable[[Function], Function]:
-    """The version, and the options of a training that continues it."""
+    """Add the arguments and options that ``extend`` and ``superwords`` share."""
     options = (
         click.argument("reference", metavar="REF"),
         click.argument("paths", nargs=-1),
@@ -42,17 +42,16 @@ def _training_options(request: type[ExtensionRequest]) -> Callable[[Function], F
         click.option(
             "--rules",
             type=click.Path(dir_okay=False),
-            help="A .toml file of rules; the new version becomes champion if all hold. Those that "
-            "the version itself was trained with are not asked again.",
+            help="Promotion rules (.toml): the new version becomes champion if all hold. The rules "
+            "of REF are not reused.",
         ),
         click.option(
             "--dry-run",
             is_flag=True,
-            help="Only say what is cached, what would be read and learned, and whether an alias "
-            "moves.",
+            help="Show what is cached, what would be read and learned, and which alias would move.",
         ),
         click.option(
-            "--threads", "workers", type=int, help="Threads for counting.  [default: all cores]"
+            "--threads", "workers", type=int, help="Number of threads.  [default: one per core]"
         ),
     )
 
@@ -73,7 +72,6 @@ def _train(
     as_json: bool,
     **asked: Any,
 ) -> TrainingSummary | None:
-    """Train what goes on from a version, or say what that would do."""
     from bpeline.flows.cli.train import print_plan, print_summary, run_training
 
     more = {"rules": rules, "workers": workers}
@@ -96,12 +94,12 @@ def _train(
 )
 @_training_options(ExtensionRequest)
 def extend(as_json: bool, **asked: Any) -> None:
-    """Continue a version to more ids; every old id keeps its meaning.
+    """Extend a version with more merges; every old id keeps its meaning.
 
-    More merges are learned after those of the version, from PATHS, else from the corpus it was
-    trained on, whose chunks are not counted again. With them, texts get shorter; ids of new tokens
-    follow all old ones, so rows are added at the end of a model's table of embeddings. The new
-    version remembers the old one, and a certificate of what was kept.
+    New merges are appended to the version's, learned from PATHS or, without PATHS, from its own
+    corpus, whose word counts are reused. New ids follow all old ones, so a model's embedding table
+    only gets more rows. The new version records its base version and a certificate of what was
+    kept.
 
     REF is name@alias, name/number or a digest.
     """
@@ -109,9 +107,9 @@ def extend(as_json: bool, **asked: Any) -> None:
     from bpeline.flows.publishing import extension_of
 
     summary = _train(extension_parameters, as_json=as_json, **asked)
-    kept = None if summary is None else extension_of(summary.directory)
-    if kept is not None and not as_json:
-        click.echo(f"kept:    {kept}")
+    certificate = None if summary is None else extension_of(summary.directory)
+    if certificate is not None and not as_json:
+        click.echo(f"kept:    {certificate}")
 
 
 @command(
@@ -123,11 +121,11 @@ def extend(as_json: bool, **asked: Any) -> None:
 )
 @_training_options(SuperwordsRequest)
 def superwords(**asked: Any) -> None:
-    """Go on from the words of a version to tokens of several words.
+    """Add superwords, tokens of several words, to a version.
 
-    The first ids of the version stay as words; merges across spaces follow, learned from PATHS,
-    else from the corpus that the version was trained on, in lines. Ids are others than those of the
-    version. The same text takes fewer tokens; `bpeline compare` says how many.
+    Keeps the first merges of the version, then learns merges across spaces, within lines of PATHS
+    or, without PATHS, of the version's own corpus. Ids differ from those of the version, because
+    unused merges are dropped. Text takes fewer tokens; `bpeline compare` shows how many.
 
     REF is name@alias, name/number or a digest.
     """
@@ -142,8 +140,8 @@ def superwords(**asked: Any) -> None:
 )
 @click.argument("reference", metavar="REF")
 @click.argument("files", nargs=-1)
-@click.option("--drop-unreachable", is_flag=True, help="Tokens go that no text leads to.")
-@click.option("-o", "--output", required=True, type=PATH, help="The plan, JSON.")
+@click.option("--drop-unreachable", is_flag=True, help="Drop tokens that no text produces.")
+@click.option("-o", "--output", required=True, type=PATH, help="File for the plan (JSON).")
 @options_of(
     PruneRequest,
     {"min_count": {"type": click.IntRange(min=0)}, "save_to": {"type": DIRECTORY}},
@@ -157,12 +155,12 @@ def prune(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Plan which tokens of a version can go, and how ids change.
+    """Plan which tokens of a version to drop, and how ids change.
 
-    Tokens are counted in FILES, else in the words the version was trained on. Special tokens,
-    bytes, and what other tokens are made of stay. The plan maps old ids to new ones and back: a
-    table of embeddings E becomes E[old_of_new]. Texts without the tokens that go are encoded as
-    before; the plan says how many of a sample are not. Nothing is registered.
+    Tokens are counted in FILES or, without FILES, in the words the version was trained on. Special
+    tokens, bytes and parts of other tokens stay. The plan maps old ids to new ones and back: an
+    embedding table E becomes E[old_of_new]. Text without dropped tokens is encoded as before; the
+    plan says how many texts of a sample change. Nothing is registered.
 
     REF is name@alias, name/number, a digest or a path.
     """
@@ -172,8 +170,8 @@ def prune(
     sizes, tokens, sample = plan["vocab_size"], plan["tokens"], plan["sample"]
     more = 100 * (tokens["after"] / tokens["before"] - 1) if tokens["before"] else 0.0
     answer(as_json, plan, [
-        f"{len(plan['dropped']):,} of {sizes['before']:,} tokens can go",
-        f"{plan['kept_as_parts']:,} more were to, but other tokens are made of them",
+        f"{len(plan['dropped']):,} of {sizes['before']:,} tokens can be dropped",
+        f"{plan['kept_as_parts']:,} more are kept as parts of other tokens",
         f"the counted words take {more:.3f} % more tokens",
         f"{sample['changed']:,} of {sample['texts']:,} sample texts change",
         *(f"wrote {path}" for path in (output, save_to) if path is not None),
@@ -187,22 +185,22 @@ def prune(
 @click.argument("reference", metavar="REF")
 @click.argument("names", nargs=-1, required=True, metavar="OLD=NEW...")
 def rename(reference: str, names: tuple[str, ...], as_json: bool) -> None:
-    """Give special tokens of a version other names, such as slots kept by `train --reserve`.
+    """Rename special tokens of a version, such as those reserved by `train --reserve`.
 
-    No id changes, so a model that was trained with the version goes on with the new one. It is
-    registered under the same name, and candidate points to it.
+    No id changes, so a model trained with the version also works with the new one. The new version
+    is registered under the same name, and candidate points to it.
 
     REF is name@alias, name/number or a digest.
     """
     from bpeline.flows.deriving import names_of
     from bpeline.flows.deriving import rename as rename_tokens
 
-    done = rename_tokens(reference, names_of(names))
-    new = "newly registered" if done.version.newly_registered else "registered before: nothing new"
-    answer(as_json, done.as_dict(), [
-        f"{done.version.reference} ({new}): the ids of {done.base}, with other names",
-        *(f"  {done.ids[new]:>8,}  {old} → {new}" for old, new in done.names.items()),
-        f"{done.slots_left:,} slots are left",
+    renamed = rename_tokens(reference, names_of(names))
+    new = "newly registered" if renamed.version.newly_registered else "already registered"
+    answer(as_json, renamed.as_dict(), [
+        f"{renamed.version.reference} ({new}): the ids of {renamed.base} with other names",
+        *(f"  {renamed.ids[new]:>8,}  {old} → {new}" for old, new in renamed.names.items()),
+        f"{renamed.slots_left:,} reserved ids are left",
     ])  # fmt: skip
 
 

@@ -1,7 +1,6 @@
-"""What could go wrong on this machine: versions, kernels, workspace, servers, disk.
+"""Checks of `bpeline doctor`: package versions, kernels, workspace, servers and disk.
 
-Looks; compiles, and repairs the stores, when asked to. A store is tried with one small file, which
-is removed.
+A store is tested by writing one small file, which is removed.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ CONSTRAINTS = Path(bpeline.__file__).with_name("constraints.txt")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; what it says holds no secrets.
+    """The result of one check, with secrets removed from its texts.
 
     Attributes:
         state: ``broken`` keeps bpeline from working; a ``note`` does not.
-        subject: what was looked at.
-        found: what it is.
-        advice: what to do; empty when nothing needs doing.
+        subject: what was checked.
+        found: the result.
+        advice: what to do; empty if nothing.
     """
 
     state: State
@@ -75,7 +74,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Look at everything; nothing is started, and no package is imported to learn its version."""
+    """Run all checks. Starts nothing and imports no package to read its version."""
     about_code = [_python(), *_packages(), *_native_code()]
     return [*about_code, *_workspace(), _prefect(), _cores()]
 
@@ -89,45 +88,41 @@ def compile_kernels() -> Iterator[Finding]:
 
 
 def fix_stores() -> Iterator[Finding]:
-    """Make good what `examine` finds wrong with the stores.
-
-    Raises:
-        BpelineError: as `registry.upkeep.repair`.
-    """
+    """Repair what `examine` finds broken in the stores; errors as `registry.upkeep.repair`."""
     from bpeline.registry.opening import open_registry
     from bpeline.registry.upkeep import repair
 
-    told = repair(open_registry(make=False), write=True)
-    yield from (Finding("ok", "fixed", sentence) for sentence in told.done)
-    yield from (Finding("note", "lost", sentence) for sentence in told.lost)
+    repairs = repair(open_registry(make=False), write=True)
+    yield from (Finding("ok", "fixed", sentence) for sentence in repairs.done)
+    yield from (Finding("note", "lost", sentence) for sentence in repairs.lost)
 
 
 def _python() -> Finding:
-    found = ".".join(map(str, sys.version_info[:3]))
+    installed = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < LOWEST_PYTHON:
-        return Finding("broken", "python", found, "install Python 3.11 or newer")
-    return Finding("ok", "python", found)
+        return Finding("broken", "python", installed, "install Python 3.11 or newer")
+    return Finding("ok", "python", installed)
 
 
 def _packages() -> Iterator[Finding]:
     for requirement in map(Requirement, requires("bpeline") or ()):
-        if requirement.marker is not None:  # of an extra, which a user may leave out
+        if requirement.marker is not None:  # of an optional extra
             continue
         name, tested = requirement.name, versions_tested().get(canonicalize_name(requirement.name))
-        wanted = ",".join(sorted(map(str, requirement.specifier), reverse=True))
+        specifier = ",".join(sorted(map(str, requirement.specifier), reverse=True))
         try:
-            found = version(name)
+            installed = version(name)
         except PackageNotFoundError:
-            yield Finding("broken", name, "not installed", f"type {_install(f'{name}{wanted}')}")
+            yield Finding("broken", name, "not installed", f"type {_install(f'{name}{specifier}')}")
             continue
-        if not requirement.specifier.contains(found, prereleases=True):
-            advice = f"known to work is {name}{wanted}: type {_install(name)}"
-            yield Finding("broken", name, found, advice)
-        elif tested and Version(found) > Version(tested):
+        if not requirement.specifier.contains(installed, prereleases=True):
+            advice = f"expected {name}{specifier}: type {_install(name)}"
+            yield Finding("broken", name, installed, advice)
+        elif tested and Version(installed) > Version(tested):
             advice = f"if something fails, type {_install(name)}"
-            yield Finding("note", name, f"{found}, newer than {tested}, which was tested", advice)
+            yield Finding("note", name, f"{installed}, newer than the tested {tested}", advice)
         else:
-            yield Finding("ok", name, found)
+            yield Finding("ok", name, installed)
 
 
 def _install(package: str) -> str:
@@ -135,9 +130,8 @@ def _install(package: str) -> str:
 
 
 def versions_tested() -> dict[str, str]:
-    """The versions that were tested together, by the name of the package."""
     pinned = (line.partition("==") for line in CONSTRAINTS.read_text(encoding="utf-8").splitlines())
-    return {canonicalize_name(name): tested for name, found, tested in pinned if found}
+    return {canonicalize_name(name): tested for name, equals, tested in pinned if equals}
 
 
 def _native_code() -> Iterator[Finding]:
@@ -149,7 +143,6 @@ def _native_code() -> Iterator[Finding]:
 
 
 def _fast_paths() -> Iterator[Finding]:
-    """What is written for the insides of Numba, where it is another version."""
     from bpeline.tokenizer_core.kernels.compiling import compilation
 
     if reason := compilation.why_plain():
@@ -166,19 +159,19 @@ def _kernels() -> Finding:
         return Finding(
             "note",
             "kernels",
-            "machine code cannot be kept, so every start compiles for about 20 seconds: "
+            "machine code cannot be cached, so every start compiles for about 20 seconds: "
             f"{state.refusal}",
             getattr(state.refusal, "mend", "")
-            or "set BPELINE_KERNEL_CACHE to a directory that you alone may write",
+            or "set BPELINE_KERNEL_CACHE to a directory that only you can write",
         )
     others = f"; {state.others} of other versions, {state.others_size / 1e6:.1f} MB"
     beside = others if state.others else ""
     if not state.specializations:
-        found = f"none compiled yet in {state.directory}{beside}"
-        advice = "the next run does, once, in about 20 seconds; or type `bpeline doctor --compile`"
-        return Finding("note", "kernels", found, advice)
-    kept = f"{state.specializations} compiled, {state.size / 1e6:.1f} MB"
-    return Finding("ok", "kernels", f"{kept}, in {state.directory}{beside}")
+        state_text = f"none compiled yet in {state.directory}{beside}"
+        advice = "the next run compiles them once (20 s); or type `bpeline doctor --compile`"
+        return Finding("note", "kernels", state_text, advice)
+    cached = f"{state.specializations} compiled, {state.size / 1e6:.1f} MB"
+    return Finding("ok", "kernels", f"{cached}, in {state.directory}{beside}")
 
 
 def _workspace() -> Iterator[Finding]:
@@ -198,8 +191,8 @@ def _workspace() -> Iterator[Finding]:
             advice = "set BPELINE_HOME to a new or empty directory"
             yield Finding("broken", "workspace", f"{home} is not a directory", advice)
         else:
-            found = f"{home} does not exist yet; `bpeline train` makes it"
-            yield Finding("note", "workspace", found)
+            text = f"{home} does not exist yet; `bpeline train` creates it"
+            yield Finding("note", "workspace", text)
             yield from _named_by_the_environment(home)
     except BpelineError as error:
         yield Finding("broken", "workspace", error.happened, error.next_step)
@@ -208,7 +201,7 @@ def _workspace() -> Iterator[Finding]:
 
 
 def _named_by_the_environment(home: Path) -> Iterator[Finding]:
-    """The servers that a first training would use; nothing is made there."""
+    """Check the servers that a first training would use; creates nothing there."""
     from bpeline.registry.catalogue import Catalogue
     from bpeline.registry.opening import require_a_server
     from bpeline.registry.workspace import Workspace
@@ -234,18 +227,18 @@ def _opened(registry: Registry) -> Iterator[Finding]:
 
     workspace, catalogue = registry.workspace, registry.catalogue
     holder = workspace.lock_holder()
-    found = f"{workspace.root}, {len(catalogue.versions())} versions"
+    text = f"{workspace.root}, {len(catalogue.versions())} versions"
     if holder is not None:
-        found += f"; process {holder.process.pid} is at work: {holder.purpose}"
+        text += f"; in use by process {holder.process.pid}: {holder.purpose}"
     elif workspace.lock_file.exists() and not os.access(workspace.lock_file, os.R_OK):
-        found += "; this user may not see whether a process is at work"
-    yield Finding("ok", "workspace", found)
+        text += "; this user cannot see whether a process uses it"
+    yield Finding("ok", "workspace", text)
     status = workspace.root.stat()
     if status.st_mode & stat.S_IRWXO and os.geteuid() in (0, status.st_uid):
-        found = f"other users may read {workspace.root} (mode {stat.S_IMODE(status.st_mode):o})"
+        text = f"other users can read {workspace.root} (mode {stat.S_IMODE(status.st_mode):o})"
         classes = "o" if status.st_mode & stat.S_IWGRP else "go"
         command = f"chmod {classes}-rwx {shlex.quote(str(workspace.root))}"
-        yield Finding("note", "permissions", found, command)
+        yield Finding("note", "permissions", text, command)
     yield Finding("ok", "catalogue", catalogue.place)
     if workspace.store:
         yield _store(workspace)
@@ -263,13 +256,13 @@ def _opened(registry: Registry) -> Iterator[Finding]:
     waiting = len(waiting_records(workspace))
     if waiting:
         yield Finding("note", "outbox", f"{waiting} not published yet", "type `bpeline resume`")
-    begun = [one.reference for _, one in noted_deletions(registry.workspace)]
-    if begun:
-        found = f"{', '.join(begun)} not deleted everywhere yet"
-        yield Finding("note", "deletions", found, "type `bpeline resume`")
+    deletions = [tombstone.reference for _, tombstone in noted_deletions(registry.workspace)]
+    if deletions:
+        text = f"{', '.join(deletions)} not deleted everywhere yet"
+        yield Finding("note", "deletions", text, "type `bpeline resume`")
     for reference in damaged_notes(workspace):
-        found = f"the note that {reference} is to be deleted cannot be read"
-        yield Finding("broken", "deletions", found, f"type `bpeline delete {reference} --yes`")
+        text = f"the deletion record of {reference} cannot be read"
+        yield Finding("broken", "deletions", text, f"type `bpeline delete {reference} --yes`")
     mlflow = _mlflow(registry.tracker)
     yield mlflow
     if mlflow.state == "ok":
@@ -278,36 +271,36 @@ def _opened(registry: Registry) -> Iterator[Finding]:
 
 
 def _moved(registry: Registry) -> Iterator[Finding]:
-    """Where MLflow looks for files of this workspace, if that is elsewhere."""
+    """Find artifact locations in MLflow that point to another folder than this workspace."""
     here, settings = registry.workspace.mlflow_artifacts.resolve(), registry.tracker.settings
     database = database_of(settings.uri)
     if settings.artifact_location != here.as_uri() or (database and not is_there(database)):
         return
     names: dict[Path, list[str]] = {}
     addresses_of: dict[str, str] = {}
-    with suppress(BpelineError):  # which `_versions` says
+    with suppress(BpelineError):  # `_versions` reports it
         addresses_of = registry.tracker.runs.artifact_locations()
     for name, address in addresses_of.items():
         place = Path(unquote(address.removeprefix("file://"))).parent
         if place.name == here.name and os.path.realpath(place) != str(here):
             names.setdefault(place, []).append(name)
-    for place, named in names.items():
-        found = (
-            f"MLflow looks in {place} for the files of {', '.join(named)}, and writes new ones "
-            f"there: the workspace was moved or copied. MLflow's pages and mlflow.pyfunc do not "
-            f"read {here}. Names, aliases, numbers and digests load from the workspace's own files"
+    for place, experiments in names.items():
+        text = (
+            f"MLflow reads and writes the files of {', '.join(experiments)} in {place}, because "
+            f"the workspace was moved or copied. MLflow's pages and mlflow.pyfunc do not read "
+            f"{here}. bpeline loads versions from the workspace itself"
         )
-        yield Finding("note", "mlflow files", found, _lead_here(place, here))
+        yield Finding("note", "mlflow files", text, _lead_here(place, here))
 
 
 def _lead_here(former: Path, here: Path) -> str:
-    """What to type so that addresses of files in ``former`` lead to ``here``."""
+    """The commands that make artifact locations in ``former`` lead to ``here``."""
     if os.path.exists(former.with_name("workspace.json")):
-        advice = "a workspace is there, and `bpeline delete` removes files of both"
+        advice = "there is a workspace there, and `bpeline delete` removes files of both"
         if os.path.exists(database := here.with_name("mlflow.sqlite")):
             move = f"mv {shlex.quote(str(database))} {shlex.quote(str(database))}.before"
-            advice += f". For an MLflow of its own type `{move} && bpeline doctor --fix && "
-            advice += "bpeline resume`, then set aliases again by `bpeline promote`"
+            advice += f". For a separate MLflow type `{move} && bpeline doctor --fix && "
+            advice += "bpeline resume`, then set aliases again with `bpeline promote`"
         return advice
     above, old, new = (shlex.quote(str(path)) for path in (former.parent, former, here))
     if os.path.isdir(former):
@@ -316,26 +309,26 @@ def _lead_here(former: Path, here: Path) -> str:
 
 
 def _versions(registry: Registry) -> Iterator[Finding]:
-    """Whether MLflow is the one that was there, and says what catalogue and files say."""
+    """Check that MLflow, the catalogue and the files agree about versions."""
     from bpeline.registry.upkeep import repair
 
     try:
-        told = repair(registry)
+        repairs = repair(registry)
         identity, tracked = registry.known_store, registry.tracker.versions()
     except RegistryUnreachable:
-        return  # which is said of the server
+        return  # the check of the server reports it
     except BpelineError as error:
         yield Finding("broken", "versions", error.happened, error.next_step)
         return
-    yield from (Finding("broken", "versions", one, FIX) for one in told.found)
-    yield from (Finding("note", "--fix", one) for one in told.done)
-    yield from (Finding("note", "lost", one) for one in told.lost)
-    if told.found:
+    yield from (Finding("broken", "versions", item, FIX) for item in repairs.found)
+    yield from (Finding("note", "--fix", item) for item in repairs.done)
+    yield from (Finding("note", "lost", item) for item in repairs.lost)
+    if repairs.found:
         return
-    others = [one for one in registry.catalogue.registrations() if one.store != identity]
+    others = [item for item in registry.catalogue.registrations() if item.store != identity]
     if others:
-        found = f"{len(others)} were registered in another MLflow than {identity or 'this one'}"
-        yield Finding("note", "versions", found, "set MLFLOW_TRACKING_URI to it to see them")
+        text = f"{len(others)} were registered in another MLflow than {identity or 'this one'}"
+        yield Finding("note", "versions", text, "to see them, set MLFLOW_TRACKING_URI to it")
     called = f" {identity}" if identity else ""
     yield Finding("ok", "versions", f"{len(tracked)}, in MLflow{called} and in the catalogue")
 
@@ -354,8 +347,8 @@ def _mlflow(tracker: MlflowTracker) -> Finding:
     uri = tracker.settings.uri
     database = database_of(uri)
     if database is not None and not is_there(database):
-        said = f"{database} does not exist yet; the first publication makes it"
-        return Finding("ok", "mlflow database", said)
+        text = f"{database} does not exist yet; the first publication creates it"
+        return Finding("ok", "mlflow database", text)
     if database is not None:
         return _mlflow_database(database, tracker.why_unusable())
     if not is_server(uri):
@@ -366,7 +359,7 @@ def _mlflow(tracker: MlflowTracker) -> Finding:
         "broken",
         "mlflow server",
         f"{tracker.settings.place} does not answer",
-        "start it or unset MLFLOW_TRACKING_URI; runs wait in the outbox meanwhile",
+        "start it or unset MLFLOW_TRACKING_URI; until then, runs wait in the outbox",
     )
 
 
@@ -374,12 +367,12 @@ def _mlflow_database(path: Path, reason: str) -> Finding:
     if not reason:
         return Finding("ok", "mlflow database", str(path))
     if Path(f"{path}-journal").exists():
-        advice = "the next command takes back what a killed process was writing"
-        return Finding("note", "mlflow database", f"{path}: a change in it is unfinished", advice)
+        advice = "the next command rolls back what a killed process was writing"
+        return Finding("note", "mlflow database", f"{path}: unfinished transaction", advice)
     if reason == OUT_OF_DATE:
-        advice = "the next publication brings an older one up to date and keeps its content"
+        advice = "the next publication upgrades it and keeps its content"
         return Finding("note", "mlflow database", f"{path}: {reason}", advice)
-    advice = "restore it from a copy, or set MLFLOW_TRACKING_URI to another"
+    advice = "restore it from a backup, or set MLFLOW_TRACKING_URI to another one"
     return Finding("broken", "mlflow database", f"{path}: {reason}", advice)
 
 
@@ -388,7 +381,7 @@ def _prefect() -> Finding:
         return Finding("note", "prefect server", "prefect is not installed")
     address = runner.prefect_address()
     if address is None:
-        return Finding("ok", "prefect server", "none; flows run in the command's own process")
+        return Finding("ok", "prefect server", "none; flows run in the command's process")
     place = f"{without_secrets(address.api_url)} ({address.origin})"
     reason = runner.why_unusable(address.api_url)
     if not reason:
@@ -406,10 +399,10 @@ def _disk(home: Path) -> Finding:
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
-    found = f"{free / 1e9:,.1f} GB free at {place}"
+    text = f"{free / 1e9:,.1f} GB free at {place}"
     if free < SCARCE_BYTES:
-        return Finding("note", "disk", found, "make room: counts of a large corpus need some GB")
-    return Finding("ok", "disk", found)
+        return Finding("note", "disk", text, "free some space: a large corpus needs several GB")
+    return Finding("ok", "disk", text)
 
 
 def _cores() -> Finding:

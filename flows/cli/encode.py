@@ -1,4 +1,4 @@
-"""Commands: encode, decode."""
+"""``bpeline encode`` and ``bpeline decode``."""
 
 from __future__ import annotations
 
@@ -25,93 +25,89 @@ if TYPE_CHECKING:
 
 @command(
     'bpeline encode news@candidate "Good news"',
-    "bpeline encode news/3 --file article.txt --json",
     "cat article.txt | bpeline encode news@candidate - --offsets",
     'bpeline encode en-de@candidate "Guten Tag" --language de --threshold 50',
     'bpeline encode news@champion data/*.jsonl.zst -o tokens --end-of-text "<|endoftext|>"',
     "bpeline encode news@champion data -o tokens --format megatron --pack 4096 --seed 7",
-    "bpeline encode news@champion fineweb/*.parquet -o tokens --format parquet",
     'bpeline encode news@champion "Good news" --dropout 0.1 --seed 7',
-    "bpeline encode news@champion data/*.txt -o epoch-2 --dropout 0.1 --seed 2",
 )
 @click.argument("reference", metavar="REF")
 @click.argument("texts", nargs=-1, metavar="[TEXT | FILES...]")
-@click.option("--file", "file", type=PATH, help="Encode a file's text.")
-@click.option("--allow-special", is_flag=True, help="Special tokens in the text become their ids.")
+@click.option("--file", "file", type=PATH, help="Encode the text of a file.")
+@click.option("--allow-special", is_flag=True, help="Encode special tokens in the text as ids.")
 @click.option(
     "--special",
     "allowed",
     multiple=True,
     metavar="TOKEN",
-    help="This special token becomes its id; may be repeated.",
+    help="Encode this special token as its id. Repeatable.",
 )
 @click.option(
     "--on-special",
     type=click.Choice(["text", "error"]),
     default="text",
-    help="What the other special tokens are in the text: ordinary text, or an error.",
+    help="Other special tokens in the text: ordinary text, or an error.",
 )
-@click.option("--language", help="Of a tokenizer of `bpeline train --joint`: see --threshold.")
+@click.option("--language", help="Language of a tokenizer from `bpeline train --joint`.")
 @click.option(
     "--threshold",
     type=click.IntRange(min=1),
     default=1,
-    help="With --language: tokens seen less often in its words are undone into their parts.",
+    help="With --language: split tokens that are rarer than this in its words.",
 )
 @click.option(
     "--dropout",
     type=click.FloatRange(0, 1),
     metavar="PROBABILITY",
-    help="Leave merges out at random, such as 0.1: one of the many encodings of the text, and of "
-    "files with -o.",
+    help="BPE dropout: probability of skipping a merge, such as 0.1. Also for files with -o.",
 )
-@click.option("--offsets", is_flag=True, help="Also print where each token stands.")
+@click.option("--offsets", is_flag=True, help="Also print byte and character offsets.")
 @click.option(
     "-o",
     "--output",
     metavar="DIRECTORY|URL",
-    help="Encode FILES, which may be all that `bpeline train` reads, into token shards in this "
-    "directory, or in a store, s3://bucket/tokens.",
+    help="Encode FILES (as for `bpeline train`) into token shards in this directory or store, "
+    "such as s3://bucket/tokens.",
 )
 @click.option(
     "--format",
     "format",
     type=click.Choice(["bin", "npy", "megatron", "parquet"]),
     default="bin",
-    help="With -o: raw numbers, NumPy arrays, what Megatron-LM and NeMo read, or "
-    "a Parquet row for each document.",
+    help="With -o: raw integers, NumPy arrays, the format of Megatron-LM and NeMo, or one Parquet "
+    "row for each document.",
 )
 @click.option(
     "--id-field",
     default="id",
     metavar="NAME",
-    help="With -o: field of .jsonl files that names a document, kept in the index of documents.",
+    help="With -o: field with the document's id, stored in the document index.",
 )
 @click.option(
     "--pack",
     type=click.IntRange(min=1),
     metavar="LENGTH",
-    help="With -o: write the documents once more, shuffled and end to end, as sequences of LENGTH "
-    "ids, to packed-LENGTH-SEED below the directory.",
+    help="With -o: also write shuffled, concatenated documents as sequences of LENGTH ids, to "
+    "packed-LENGTH-SEED in the directory.",
 )
 @click.option(
     "--seed",
     type=click.IntRange(0, (1 << 64) - 1),
     default=0,
     metavar="NUMBER",
-    help="With --pack: decides the order of documents. With --dropout: which merges are left out.",
+    help="Random seed for --pack (order of documents) and --dropout (skipped merges).",
 )
 @click.option(
     "--shard-megabytes",
     type=click.IntRange(min=1),
     default=256,
-    help="With -o: text in a shard; documents are never divided.",
+    help="With -o: MiB of text in a shard. Documents are not split.",
 )
 @click.option(
     "--engine",
     default="local",
     metavar="local|dask|ADDRESS",
-    help="Who works: threads, processes of this machine, or the Dask cluster at tcp://HOST:PORT.",
+    help="Threads, local processes, or the Dask cluster at tcp://HOST:PORT.",
 )
 @bulk_options
 def encode(
@@ -129,15 +125,14 @@ def encode(
     as_json: bool,
     **bulk: Any,
 ) -> None:
-    """Print the token ids of a text: TEXT, a file, or standard input ("-").
+    """Print the token ids of TEXT, a file, or standard input ("-").
 
-    Special tokens in texts and files are ordinary text, unless they are allowed; an imported
-    tokenizer finds them as its own library does.
+    Special tokens in text are ordinary text unless allowed. Imported tokenizers find them as their
+    own library does.
 
-    With -o DIRECTORY: write the ids of whole FILES there, document by document. The special tokens
-    of REF separate the documents of text files, unless it finds them or --separator says otherwise,
-    and have no ids but that of --end-of-text. The same command goes on where it was interrupted,
-    and adds files that have come since.
+    With -o DIRECTORY, write the ids of FILES to token shards. The special tokens of REF separate
+    the documents of text files and are not written, except --end-of-text. Run the same command
+    again to continue after an interruption or to add new files.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
@@ -145,10 +140,10 @@ def encode(
     if output is not None:
         if file or about_specials or language or not texts:
             raise InvalidOption(
-                "with -o, files are named as arguments, and REF says what special tokens are",
-                "bpeline encode REF FILES... -o DIRECTORY",
-                "leave --file, --allow-special, --special, --on-special, --language and --offsets "
-                "out, and name the files",
+                "-o was given together with options for single texts, or without FILES",
+                "expected bpeline encode REF FILES... -o DIRECTORY",
+                "leave out --file, --allow-special, --special, --on-special, --language and "
+                "--offsets, and name the files",
             )
         _encode_files(reference, texts, output, as_json, dropout=dropout or 0.0, **bulk)
         return
@@ -156,21 +151,21 @@ def encode(
     if len(texts) > 1:
         raise InvalidOption(
             f"{len(texts)} texts were given",
-            "one text; or files and a directory for their ids",
+            "expected one text, or files together with -o",
             "put quotes around the text, or add -o DIRECTORY",
         )
     content = text_of(texts[0] if texts else None, file)
     if dropout is not None and (about_specials or language):
         raise InvalidOption(
             "--dropout was given together with options of special tokens, offsets or languages",
-            "with --dropout special tokens are text",
+            "expected one of them: with --dropout, special tokens are text",
             "leave out --allow-special, --special, --on-special, --offsets and --language",
         )
     if language is not None:
         if about_specials:
             raise InvalidOption(
                 "--language was given together with options of special tokens or offsets",
-                "with --language special tokens are text",
+                "expected one of them: with --language, special tokens are text",
                 "leave out --allow-special, --special, --on-special and --offsets",
             )
         _echo_in_language(reference, language, threshold, content, as_json)
@@ -205,7 +200,6 @@ def _encode_files(
     dropout: float,
     **keywords: Any,
 ) -> None:
-    """Encode files into token shards and say how it went."""
     from bpeline.flows.encoding import pack_beside, write_shards
     from bpeline.flows.wording import counted
     from bpeline.registry import load_tokenizer
@@ -216,8 +210,8 @@ def _encode_files(
     tokenizer = load_tokenizer(reference)
     files = tuple(with_standard_input(files, keywords["text_field"]))
     include = keywords.pop("include")
-    found = found_by(files, include, keywords.pop("strict"))
-    sources = [Source(one, include=include) for one in files]
+    search = found_by(files, include, keywords.pop("strict"))
+    sources = [Source(path, include=include) for path in files]
     if dropout:
         keywords |= {"dropout": dropout, "seed": seed}
     listener = for_stream(sys.stderr)
@@ -229,12 +223,12 @@ def _encode_files(
     def say(shard: ShardRecord) -> None:
         listener.part_finished(f"{shard.name}: {held(shard.documents, shard.tokens)}")
 
-    total = sum(file.size for file in found.files)
+    total = sum(file.size for file in search.files)
     with listening(listener), progress.telling(ENCODE, total, "bytes") as outcome:
         shards, notes = write_shards(
             tokenizer,
             sources,
-            found,
+            search,
             output,
             engine=engine,
             shared=shared,
@@ -252,19 +246,19 @@ def _encode_files(
     if sys.stdout.isatty() and counts["shard_format"] != "parquet":
         lines.append("read them with: from bpeline import TokenShards")
         lines.append(f'                TokenShards("{output}")')
-    told = {**counts, "skipped": found.skipped.as_dict(), "notes": notes}
+    result = {**counts, "skipped": search.skipped.as_dict(), "notes": notes}
     if pack is not None:
         packed, notes_on_packing = pack_beside(
             shards, pack, seed, engine, keywords["threads"], shared
         )
         lines += notes_on_packing
-        told |= {"packed": {"path": packed.location, **packed.manifest}}
-        told["notes"] = [*notes, *notes_on_packing]
-    answer(as_json, told, lines)
+        result |= {"packed": {"path": packed.location, **packed.manifest}}
+        result["notes"] = [*notes, *notes_on_packing]
+    answer(as_json, result, lines)
 
 
 def _meeting_place() -> Path:
-    """Where workers of a cluster find the tokenizer, if the shards lie in a store."""
+    """The directory from which cluster workers load the tokenizer if the output is a store."""
     from bpeline.registry.workspace import Workspace
 
     home = addresses().home
@@ -297,23 +291,23 @@ def _refuse_options_of_files(names: Iterable[str]) -> None:
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     ]
     if typed:
-        given = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in typed)
         raise InvalidOption(
-            f"{given} makes sense for files only",
-            "bpeline encode REF FILES... -o DIRECTORY",
-            f"add -o DIRECTORY, or leave {given} out",
+            f"{options} only applies to files",
+            "expected bpeline encode REF FILES... -o DIRECTORY",
+            f"add -o DIRECTORY, or leave out {options}",
         )
 
 
 def _echo_with_offsets(
     tokenizer: Tokenizer, content: str, policy: dict[str, Any], as_json: bool
 ) -> None:
-    found = tokenizer.encode_with_offsets(content, **policy)
-    described = _described(tokenizer, found.ids)
-    bytes_, characters = found.byte_offsets.tolist(), found.char_offsets.tolist()
+    encoded = tokenizer.encode_with_offsets(content, **policy)
+    described = _described(tokenizer, encoded.ids)
+    bytes_, characters = encoded.byte_offsets.tolist(), encoded.char_offsets.tolist()
     lines = [f"{'id':>8}  {'bytes':>15}  {'characters':>15}  token"]
     for id_, (begin, end), (first, last), token in zip(
-        found.ids, bytes_, characters, described["tokens"], strict=True
+        encoded.ids, bytes_, characters, described["tokens"], strict=True
     ):
         lines.append(f"{id_:>8}  {f'{begin}:{end}':>15}  {f'{first}:{last}':>15}  {token}")
     answer(as_json, {**described, "byte_offsets": bytes_, "char_offsets": characters}, lines)
@@ -338,10 +332,10 @@ def _described(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
 @click.argument("reference", metavar="REF")
 @click.argument("ids", nargs=-1, metavar="IDS...")
 @click.option(
-    "--keep-markers", is_flag=True, help="Join the tokens as they are, with the marks of word ends."
+    "--keep-markers", is_flag=True, help="Keep end-of-word and continuation marks of tokens."
 )
 def decode(reference: str, ids: tuple[str, ...], keep_markers: bool, as_json: bool) -> None:
-    """Print the text of token IDS, or of those on standard input ("-").
+    """Print the text of token IDS, or of ids on standard input ("-").
 
     REF is name@alias, name/number, a digest or a path.
     """
@@ -350,7 +344,7 @@ def decode(reference: str, ids: tuple[str, ...], keep_markers: bool, as_json: bo
     from bpeline.registry import load_tokenizer
 
     tokenizer = load_tokenizer(reference)
-    content = tokenizer.decode_bytes(numbers)  # so that a pipe gives back what was encoded
+    content = tokenizer.decode_bytes(numbers)  # bytes, so that a pipe restores the input exactly
     if keep_markers:
         content = b"".join(tokenizer.vocab[number] for number in numbers)
     if as_json:
@@ -360,16 +354,16 @@ def decode(reference: str, ids: tuple[str, ...], keep_markers: bool, as_json: bo
 
 
 def _piped_ids(content: str) -> list[int]:
-    """Ids as `bpeline encode` prints them, with or without ``--json``."""
+    """Parse the output of `bpeline encode`, with or without ``--json``."""
     if content.lstrip().startswith(("{", "[")):
         try:
             value = parse_json(content)
             ids = value["ids"] if isinstance(value, dict) else value
-            return [_number(str(one)) for one in ids]
+            return [_number(str(id_)) for id_ in ids]
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidOption(
-                "standard input is not what `bpeline encode REF --json` prints",
-                'whole numbers, or JSON with a list of them under "ids"',
+                "standard input is not the output of `bpeline encode REF --json`",
+                'expected whole numbers, or JSON with a list of them under "ids"',
                 "type `bpeline encode REF TEXT | bpeline decode REF -`",
             ) from error
     return [_number(word) for word in content.split()]
@@ -381,6 +375,6 @@ def _number(word: str) -> int:
     except ValueError as error:
         raise InvalidOption(
             f"{word!r} is not a token id",
-            "whole numbers, as `bpeline encode` prints them",
+            "expected whole numbers, as printed by `bpeline encode`",
             "type `bpeline decode REF 464 3290`",
         ) from error

@@ -1,4 +1,4 @@
-"""``bpeline evaluate``: evaluation sets, and what versions make of them."""
+"""``bpeline evaluate``: measure versions on evaluation sets."""
 
 from __future__ import annotations
 
@@ -24,43 +24,42 @@ if TYPE_CHECKING:
 
 
 @command(
-    "bpeline evaluate --sets                       # which texts versions are measured on",
+    "bpeline evaluate --sets                       # list evaluation sets",
     "bpeline evaluate news@champion",
     "bpeline evaluate news@champion --model-shape llama-3.1-8b",
     "bpeline evaluate news@champion --sizes --model-shape llama-3.1-8b   # the cheapest size",
-    "bpeline evaluate news                         # every version that an alias points to",
+    "bpeline evaluate news                         # all versions with an alias",
     "bpeline evaluate news --set-from 'german:language=de=held-out/de/*.txt'",
-    "bpeline evaluate --set-from bpeline.toml      # what its tables [[evaluation]] say",
 )
 @click.argument("reference", metavar="[REF]", required=False)
-@click.option("--sets", is_flag=True, help="List the evaluation sets (of a name).")
+@click.option("--sets", is_flag=True, help="List evaluation sets, of one name or of all.")
 @click.option(
     "--set-from",
     "sources",
     multiple=True,
     metavar="[NAME=]FILES",
-    help="Give the name another evaluation set: files, or named sources as of `bpeline train "
-    "--eval`, or a .toml file with tables [[evaluation]], such as bpeline.toml; may be "
-    "repeated. Versions with an alias are measured on it at once.",
+    help="Replace the evaluation set: files, named sources as for `bpeline train --eval`, or a "
+    ".toml file with [[evaluation]] tables. Repeatable. Versions with an alias are measured at "
+    "once.",
 )
 @project_option
 @model_shape_option
 @click.option(
     "--sizes",
     is_flag=True,
-    help="Also say which of its sizes costs the model of --model-shape least. The first merges of "
-    "a version are a smaller tokenizer; the cost is FLOPs for a byte of the evaluation set.",
+    help="With --model-shape: also show which smaller size of the version needs the fewest FLOPs "
+    "for each byte of the evaluation set.",
 )
-@click.option("--reason", default="", show_default=False, help="Why, for the record.")
+@click.option("--reason", default="", show_default=False, help="Reason, recorded with the set.")
 @click.option(
     "--text-field",
-    help="Field of .jsonl lines.  [default: that of the project, else text]",
+    help="Field or column that holds the text.  [default: that of the project, else text]",
 )
 @click.option(
     "--separator",
     metavar="TEXT|none",
-    help="What stands between the documents of a text file; none: each is one document.  "
-    "[default: the versions' special tokens]",
+    help="Separator of documents in text files; none: one document per file.  "
+    "[default: the special tokens of the versions]",
 )
 def evaluate(
     reference: str | None,
@@ -75,12 +74,11 @@ def evaluate(
 ) -> None:
     """Measure a version on the evaluation set of its name.
 
-    Without REF every version that an alias points to, of the name in the project's bpeline.toml.
+    Without REF, measure all versions with an alias, of the name in bpeline.toml.
 
-    A name has one set of texts, on which all of its versions are measured: its first training makes
-    it of what was held out, or of `train --eval`. Its documents are left out of every later
-    training. One below 50 documents or 205 kB is provisional: the next training with enough text
-    replaces it.
+    All versions of a name are measured on one evaluation set. The first training creates it from
+    held-out documents or from `train --eval`, and later trainings leave out its documents. A set
+    below 50 documents or 205 kB is provisional: the next training with enough text replaces it.
     """
     from bpeline.flows import evaluation
     from bpeline.tokenizer_core.evaluation import FLOPS_PER_BYTE
@@ -89,19 +87,19 @@ def evaluate(
     model = None if model_shape is None else named_shape(model_shape)
     if sets and (sources or sizes or model is not None):
         raise InvalidOption(
-            "--sets was given beside --set-from, --sizes or --model-shape",
-            "--sets lists evaluation sets: it changes none, and measures no version",
-            "leave --sets out, or the others",
+            "--sets was given together with --set-from, --sizes or --model-shape",
+            "expected --sets alone: it only lists evaluation sets",
+            "leave out --sets or the other options",
         )
     if sizes and model is None:
         raise InvalidOption(
-            "--sizes names no model",
-            "what a vocabulary costs depends on the model it is for",
+            "--sizes was given without --model-shape",
+            "expected a model shape: the cost of a vocabulary depends on the model",
             f"type `bpeline evaluate {reference or 'news'} --sizes --model-shape llama-3.1-8b`",
         )
     if sets:
-        listed = evaluation.list_sets(reference)
-        answer(as_json, [_set_json(one) for one in listed], _set_lines(listed))
+        evaluation_sets = evaluation.list_sets(reference)
+        answer(as_json, [_set_json(item) for item in evaluation_sets], _set_lines(evaluation_sets))
         return
     if reference is None or sources or project_is_named():
         project = project_for(reference, needed=reference is None)
@@ -110,7 +108,7 @@ def evaluate(
             text_field = text_field or project.parameters.get("text_field")
     assert reference is not None
     if sources:
-        named, measured, skipped = evaluation.set_from(
+        newest, measured, skipped = evaluation.set_from(
             reference,
             sources,
             by=this_user(),
@@ -119,46 +117,46 @@ def evaluate(
             separator=separator,
         )
         first = [
-            f"{reference} has the evaluation set {named.digest[:8]} now (number {named.number})",
+            f"{reference} now has the evaluation set {newest.digest[:8]} (number {newest.number})",
         ]
         if skipped.remark:
             click.echo(f"note: {skipped.remark}", err=True)
         skipped_files = {"skipped": skipped.as_dict()}
     else:
         first, measured, skipped_files = [], evaluation.evaluate_registered(reference), {}
-    costs = [{} if model is None else evaluation.serving_costs(one, model) for one in measured]
+    costs = [{} if model is None else evaluation.serving_costs(item, model) for item in measured]
     cheapest: list[dict[str, Any]] = [
-        _cheapest_size(one, reference, model) if sizes and model is not None else {}
-        for one in measured
+        _cheapest_size(item, reference, model) if sizes and model is not None else {}
+        for item in measured
     ]
     lines = [*first]
     cost = "" if model is None else model.metric(FLOPS_PER_BYTE)
-    for one, of_slices, of_sizes in zip(measured, costs, cheapest, strict=True):
-        lines += measured_lines(one, {name: figures[cost] for name, figures in of_slices.items()})
-        lines += _size_lines(one, of_sizes) if of_sizes else []
+    for item, of_slices, of_sizes in zip(measured, costs, cheapest, strict=True):
+        lines += measured_lines(item, {name: figures[cost] for name, figures in of_slices.items()})
+        lines += _size_lines(item, of_sizes) if of_sizes else []
     if model is not None:
         lines.append(f"model: {model}")
-    told = [
+    results = [
         {
-            "reference": str(one.version),
-            "digest": one.version.digest,
-            "set": one.made.digest,
+            "reference": str(item.version),
+            "digest": item.version.digest,
+            "set": item.made.digest,
             **({} if model is None else {"model": model.as_dict()}),
             "slices": {
                 name: {**part.metrics, **of_slices.get(name, {})}
-                for name, part in one.found.slices.items()
+                for name, part in item.found.slices.items()
             },
-            "robustness": evaluation.robustness(one) if as_json else [],
+            "robustness": evaluation.robustness(item) if as_json else [],
             **({"sizes": of_sizes} if of_sizes else {}),
             **skipped_files,
         }
-        for one, of_slices, of_sizes in zip(measured, costs, cheapest, strict=True)
+        for item, of_slices, of_sizes in zip(measured, costs, cheapest, strict=True)
     ]
-    answer(as_json, told, lines)
+    answer(as_json, results, lines)
 
 
 def measured_lines(one: Any, costs: dict[str, float]) -> list[str]:
-    """What a version measured on its set, slice by slice, for people."""
+    """The figures of a version on its evaluation set, as lines of a table."""
     from bpeline.flows.wording import megabytes
     from bpeline.tokenizer_core.evaluation import BYTES_PER_TOKEN
 
@@ -177,15 +175,16 @@ def measured_lines(one: Any, costs: dict[str, float]) -> list[str]:
 
 
 def _cheapest_size(measured: Any, reference: str, model: NamedShape) -> dict[str, Any]:
-    """What the sizes of a version cost a model, and which costs least."""
     from bpeline.flows.evaluation import cheapest_size_of, chosen_size
 
-    found, version = cheapest_size_of(measured, model.shape), measured.version
-    least = found.best.vocab_size
+    cheapest, version = cheapest_size_of(measured, model.shape), measured.version
+    least = cheapest.best.vocab_size
     return {
-        "sizes": [{**asdict(cost), "flops_per_byte": cost.flops_per_byte} for cost in found.shown],
+        "sizes": [
+            {**asdict(cost), "flops_per_byte": cost.flops_per_byte} for cost in cheapest.shown
+        ],
         "least": least,
-        "at_edge": found.at_edge or None,
+        "at_edge": cheapest.at_edge or None,
         "chosen": chosen_size(version, model) or None,
         "load": f"{version if reference == version.name else reference}:{least}",
     }
@@ -193,7 +192,7 @@ def _cheapest_size(measured: Any, reference: str, model: NamedShape) -> dict[str
 
 def _size_lines(measured: Any, found: dict[str, Any]) -> list[str]:
     least = min(cost["flops_per_byte"] for cost in found["sizes"])
-    columns = ("ids", "bytes/token", "GFLOPs/token", "of it vocab", "MFLOPs/byte", "")
+    columns = ("ids", "bytes/token", "GFLOPs/token", "vocab share", "MFLOPs/byte", "")
     rows = [
         (
             f"{cost['vocab_size']:,}",
@@ -207,13 +206,13 @@ def _size_lines(measured: Any, found: dict[str, Any]) -> list[str]:
         )
         for cost in found["sizes"]
     ]
-    said = f"load it as {found['load']}, which needs no training"
+    advice = f"load it as {found['load']}, without training"
     if found["at_edge"] == "largest":
-        said = f"{measured.version} has no more ids: a larger vocabulary may cost less"
-        said = found["chosen"] or said
+        advice = f"{measured.version} has no more ids; a larger vocabulary may cost less"
+        advice = found["chosen"] or advice
     elif found["at_edge"] == "smallest":
-        said = "no smaller size was asked about"
-    lines = [*Table(columns, rows).lines(), f"least: {found['least']:,} ids; {said}"]
+        advice = "smaller sizes were not tried"
+    lines = [*Table(columns, rows).lines(), f"least: {found['least']:,} ids; {advice}"]
     return [f"  {line}" for line in lines]
 
 
@@ -221,22 +220,22 @@ def _set_lines(listed: list[Any]) -> list[str]:
     from bpeline.flows.wording import megabytes
 
     if not listed:
-        return ["no name has an evaluation set yet: the first training of a name makes it"]
-    columns = ("name", "set", "text", "documents", "size", "since (UTC)", "why")
+        return ["no evaluation set yet: the first training of a name creates it"]
+    columns = ("name", "set", "text", "documents", "size", "since (UTC)", "reason")
     rows = []
-    for one in listed:
-        named, when = one.named, one.named.at[:16].replace("T", " ")
-        which = f"{named.digest[:8]}{'' if one.current else ' (before)'}"
-        why = f"{named.by}: {named.reason}".strip(": ")
-        if one.made is None:
-            rows.append((named.name, which, "not in this workspace", "", "", when, why))
+    for entry in listed:
+        assignment, when = entry.named, entry.named.at[:16].replace("T", " ")
+        set_name = f"{assignment.digest[:8]}{'' if entry.current else ' (before)'}"
+        reason = f"{assignment.by}: {assignment.reason}".strip(": ")
+        if entry.made is None:
+            rows.append((assignment.name, set_name, "not in this workspace", "", "", when, reason))
             continue
-        provisional = ", provisional" if one.made.provisional else ""
-        for text in one.made.texts:
+        provisional = ", provisional" if entry.made.provisional else ""
+        for text in entry.made.texts:
             labels = "".join(f" {label}" for label in (text.language, text.domain) if label)
             rows.append((
-                named.name, which, f"{text.name}{labels}", f"{text.documents:,}",
-                f"{megabytes(text.bytes)}{provisional}", when, why,
+                assignment.name, set_name, f"{text.name}{labels}", f"{text.documents:,}",
+                f"{megabytes(text.bytes)}{provisional}", when, reason,
             ))  # fmt: skip
     return Table(columns, rows).lines()
 

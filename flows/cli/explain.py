@@ -1,4 +1,4 @@
-"""``bpeline explain``: which merges made the tokens of a text, or a token."""
+"""``bpeline explain``: show the merges of a text or a token."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 )
 @click.argument("reference", metavar="REF")
 @click.argument("text", required=False)
-@click.option("--file", "file", type=PATH, help="Explain a file's text.")
+@click.option("--file", "file", type=PATH, help="Explain the text of a file.")
 @click.option("--token", metavar="TOKEN", help="Explain one token of the vocabulary.")
 @click.option("--id", "id_", type=int, metavar="ID", help="Explain the token with this id.")
 @click.option(
     "--words",
     type=click.IntRange(0, 1_000_000),
     default=15,
-    help="How many words and sources of a token to show.",
+    help="Number of words and sources of a token to show.",
 )
 def explain(
     reference: str,
@@ -45,24 +45,24 @@ def explain(
     words: int,
     as_json: bool,
 ) -> None:
-    """Show the merges that made the tokens of TEXT ("-": standard input), or one token.
+    """Show the merges that produce the tokens of TEXT, or one token.
 
-    For each pre-token: the merges in the order in which they fired, and the tokens that were
-    left. Bytes are shown in GPT-2's printable form: a space is Ġ. Special tokens are what `bpeline
-    encode REF TEXT` makes of them. Of algorithms over characters: each decision about a word, and
-    the word after it.
+    TEXT "-" is standard input.
 
-    For a token: the tree of its merges. For one of a registered version of byte-level BPE also:
-    how often each of its merges fired on the training text, the words that made it, and the files
-    they came from.
+    For each pre-token: its merges in the order applied, and the final tokens. Bytes are shown in
+    GPT-2's printable form: a space is Ġ. Special tokens are treated as in `bpeline encode REF
+    TEXT`. For algorithms over characters: each step of a word.
+
+    For a token: the tree of its merges. For registered byte-level BPE also: how often each merge
+    was applied to the training text, and the words and files that it came from.
 
     REF is name@alias, name/number, a digest or a path.
     """
-    given = [what for what in (text, file, token, id_) if what is not None]
-    if len(given) != 1:
+    inputs = [value for value in (text, file, token, id_) if value is not None]
+    if len(inputs) != 1:
         raise InvalidOption(
-            f"{len(given)} things to explain were given",
-            "one of: a text, --file FILE, --token TOKEN, --id ID",
+            f"{len(inputs)} things to explain were given",
+            "expected one of: a text, --file FILE, --token TOKEN, --id ID",
             'bpeline explain REF "some text"',
         )
     content = text_of(text, file) if token is None and id_ is None else None
@@ -76,12 +76,12 @@ def explain(
     tokenizer = load_tokenizer(reference)
     if not isinstance(tokenizer.algorithm, ByteBpe):
         explained_words = explain_words(tokenizer, content)
-        told = [asdict(word) for word in explained_words]
-        answer(as_json, told, _lines_of_words(explained_words))
+        result = [asdict(word) for word in explained_words]
+        answer(as_json, result, _lines_of_words(explained_words))
         return
     explained = tokenizer.explain(content)
-    lines = (line for one in explained for line in _lines_of(one))
-    answer(as_json, [_json_of(one) for one in explained], lines)
+    lines = (line for pre_token in explained for line in _lines_of(pre_token))
+    answer(as_json, [_json_of(pre_token) for pre_token in explained], lines)
 
 
 def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_json: bool) -> None:
@@ -109,8 +109,8 @@ def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_js
         registry = open_registry()
         origin = token_origin(tokenizer, Lineage.of(registry, resolve(registry, parsed)), id_)
     if origin is not None:
-        made = origin.use.made
-        fired = {token: int(made[id_]) for id_, token in tokenizer.vocab.items()}
+        counts = origin.use.made
+        fired = {token: int(counts[id_]) for id_, token in tokenizer.vocab.items()}
     reached = explained.ids == (id_,)
     value = {
         "id": id_,
@@ -122,27 +122,27 @@ def _explain_token(reference: str, text: str | None, id_: int, shown: int, as_js
     }
     lines = [f"token {id_}  {_shown(token)}  {len(token)} bytes"]
     if special:
-        lines.append("a special token: no merge makes it")
+        lines.append("a special token: no merge produces it")
     else:
         if not reached:
-            lines.append("merges do not lead to it: they stop at the tokens below")
+            lines.append("not reachable by merges: they stop at these tokens:")
         lines += [line for tree in explained.trees() for line in _drawn(tree, fired)]
         if origin is not None:
             lines += _told(origin, id_, shown)
         elif not isinstance(parsed, ByPath):
-            lines.append("\nthe word counts it was trained on are not in this workspace")
+            lines.append("\nits word counts are not in this workspace")
     answer(as_json, value, lines)
 
 
 def _explain_text_token(tokenizer: Tokenizer, id_: int, as_json: bool) -> None:
-    """A token of an algorithm over characters: its merges, where the algorithm keeps any."""
+    """Print a token of an algorithm over characters, with its merges if the algorithm has any."""
     from bpeline.tokenizer_core.word_encoding import merge_tree
 
-    named = {number: text for text, number in tokenizer.special_tokens.items()}
-    special = id_ in named
-    content = named[id_].encode() if special else tokenizer.vocab.get(id_)
+    special_texts = {number: text for text, number in tokenizer.special_tokens.items()}
+    special = id_ in special_texts
+    content = special_texts[id_].encode() if special else tokenizer.vocab.get(id_)
     if content is None:
-        tokenizer.id_to_token(id_)  # which says that there is no such token
+        tokenizer.id_to_token(id_)  # raises: there is no such token
     assert content is not None
     text = content.decode(errors="replace")
     tree = None if special else merge_tree(tokenizer.merges, content)
@@ -151,33 +151,32 @@ def _explain_text_token(tokenizer: Tokenizer, id_: int, as_json: bool) -> None:
     lines = [f"token {id_}  {text}"]
     if frequency is not None:
         value["frequency"] = frequency
-        lines.append(f"it has the frequency {frequency:,}")
+        lines.append(f"frequency {frequency:,}")
     if tree is not None and tree.parts:
         value["trees"] = [_json_of_tree(tree, {}, bytes.decode)]
         lines += _drawn(tree, {}, shown=bytes.decode)
     else:
         lines.append(
-            "a special token: no merge makes it"
+            "a special token: no merge produces it"
             if special
-            else f"no merges are kept by {tokenizer.algorithm.name}"
+            else f"{tokenizer.algorithm.name} has no merges"
             if not tokenizer.merges
-            else "no merge makes it"
+            else "no merge produces it"
         )
     answer(as_json, value, lines)
 
 
 def _told(origin: TokenOrigin, id_: int, shown: int) -> Iterator[str]:
-    """What the training text says of a token."""
-    made, left = int(origin.use.made[id_]), int(origin.use.left[id_])
-    yield f"\ncame about {made:,} times in the training text; {left:,} of these are left in the end"
-    yield f"\nwords it came about in{_so_many(len(origin.words), shown)}"
+    times, final = int(origin.use.made[id_]), int(origin.use.left[id_])
+    yield f"\nproduced {times:,} times in the training text; {final:,} remain as final tokens"
+    yield f"\nwords that produce it{_so_many(len(origin.words), shown)}"
     for word in origin.words[:shown]:
         each = f", {word.times} times in each" if word.times > 1 else ""
         yield f"  {word.count:>12,}  {_shown(word.word)}{each}"
-    read = f", of {origin.chunks_read} chunks read of {origin.chunks}"
+    read = f", from {origin.chunks_read} of {origin.chunks} chunks"
     yield f"\nsources{_so_many(len(origin.sources), shown)}{read}"
     for source in origin.sources[:shown]:
-        place = source.path or "a file that is not known any more"
+        place = source.path or "an unknown file"
         yield f"  {source.made:>12,}  {place}  bytes {source.begin:,} to {source.end:,}"
 
 
@@ -190,10 +189,10 @@ def _json_of_origin(origin: TokenOrigin, id_: int, shown: int) -> dict[str, Any]
         "made": int(origin.use.made[id_]),
         "left": int(origin.use.left[id_]),
         "words_making_it": len(origin.words),
-        "words": [{**asdict(one), "word": _shown(one.word)} for one in origin.words[:shown]],
+        "words": [{**asdict(entry), "word": _shown(entry.word)} for entry in origin.words[:shown]],
         "chunks": origin.chunks,
         "chunks_read": origin.chunks_read,
-        "sources": [asdict(one) for one in origin.sources[:shown]],
+        "sources": [asdict(entry) for entry in origin.sources[:shown]],
     }
 
 
@@ -210,16 +209,15 @@ def _json_of_tree(
 
 
 def _lines_of(one: ExplainedPreToken) -> Iterator[str]:
-    """A pre-token, its tokens, its merges."""
     tokens = "  ".join(f"{_shown(t)} {i}" for t, i in zip(one.tokens, one.ids, strict=True))
     yield f"{_shown(one.word)}  at byte {one.begin}  ->  {tokens}"
     if one.whole:
-        yield "    one token by itself, whatever its merges say"
+        yield "    a token as a whole, without merges"
     width = max((len(str(merge.rank)) for merge in one.merges), default=0)
     for merge in one.merges:
         left, right = _shown(merge.left), _shown(merge.right)
-        made = _shown(merge.left + merge.right)
-        yield f"    rank {merge.rank:>{width}}  {left} + {right} -> {made}  at byte {merge.begin}"
+        merged = _shown(merge.left + merge.right)
+        yield f"    rank {merge.rank:>{width}}  {left} + {right} -> {merged}  at byte {merge.begin}"
 
 
 def _lines_of_words(words: Sequence[ExplainedWord]) -> Iterator[str]:
@@ -237,7 +235,6 @@ def _drawn(
     last: bool | None = None,
     shown: Callable[[bytes], str] | None = None,
 ) -> Iterator[str]:
-    """A tree, a line for each node; branches below it."""
     shown = shown or _shown
     branch = "" if last is None else "└── " if last else "├── "
     facts = [] if tree.rank is None else [f"rank {tree.rank}"]

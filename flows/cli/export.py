@@ -1,4 +1,4 @@
-"""``bpeline export``: to files, to the Hugging Face Hub, and checked again later."""
+"""``bpeline export``: write files, push to the Hugging Face Hub, and check exports."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ if TYPE_CHECKING:
 
 _HUB = "hf://"
 CHANGED, NOT_CHECKED = 3, 4  # exit codes of --check
-_LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
+_LONGEST_SHOWN = 2000  # a long alphabet would fill the screen
 
 
 @command(
     "bpeline export news@candidate --format hf --output tokenizer.json",
-    "bpeline export news/3 --format transformers --output news-tokenizer/",
     "bpeline export news/3:8000 --format gguf --output news-8k.gguf",
     "bpeline export news/3 --format tiktoken --output news.tiktoken --eval held-out.txt",
     "bpeline export news@champion --output hf://acme/news-tokenizer --licence apache-2.0",
     "bpeline export --check                  # all exports of versions with an alias",
-    "bpeline export --check news llama3/2 --json",
     "pip install --target recent --pre --no-deps tokenizers; "
     "bpeline export --check --library recent/",
 )
@@ -37,49 +35,47 @@ _LONGEST_SHOWN = 2000  # an alphabet of many languages fills the screen
 @click.option(
     "--format",
     "format_name",
-    help="hf (tokenizer.json), transformers (a directory for AutoTokenizer, with its card), "
-    "gpt2 (vocab.json + merges.txt), tiktoken, gguf (metadata for llama.cpp) or bpeline; of other "
-    "algorithms subword-nmt, sentencepiece, wordpiece (vocab.txt) or frequency-bpe.",
+    help="hf (tokenizer.json), transformers (directory with model card), gpt2 (vocab.json + "
+    "merges.txt), tiktoken, gguf (for llama.cpp) or bpeline; for other algorithms subword-nmt, "
+    "sentencepiece, wordpiece (vocab.txt) or frequency-bpe.",
 )
 @click.option(
     "-o",
     "--output",
     metavar="PATH|hf://ORG/REPO",
-    help="What to write. A repository of the Hugging Face Hub receives the transformers format and "
-    "a card as one commit, which is read back; `hf auth login` or HF_TOKEN signs in.",
+    help="Output path, or Hugging Face Hub repository: one commit of the transformers format, read "
+    "back and compared. Log in with `hf auth login` or HF_TOKEN.",
 )
 @click.option(
     "--eval",
     "texts",
     multiple=True,
     type=PATH,
-    help="Compare on the lines of this file too; may be repeated.",
+    help="Also compare on the lines of this file. Repeatable.",
 )
 @click.option(
     "--chat-template",
     type=FILE,
-    help="A file of Jinja, for the format transformers; an imported version's own when left out.",
+    help="Jinja file for the format transformers.  [default: that of an imported version]",
 )
 @click.option(
     "--role",
     "roles",
     multiple=True,
     metavar="ROLE=TOKEN",
-    help="What a special token is for, over what the version declares: eos, bos, pad, or "
-    "model_max_length=8192. Repeat for more.",
+    help="Role of a special token (eos, bos, pad) or model_max_length=8192; overrides the version. "
+    "Repeatable.",
 )
-@click.option(
-    "--licence", default="", help="For the card of the format transformers, such as apache-2.0."
-)
-@click.option("--revision", help="Of hf://: the branch, created if missing.  [default: main]")
-@click.option("--private", is_flag=True, help="Of hf://: a created repository is private.")
+@click.option("--licence", default="", help="Licence for the model card, such as apache-2.0.")
+@click.option("--revision", help="With hf://: branch, created if missing.  [default: main]")
+@click.option("--private", is_flag=True, help="With hf://: create a private repository.")
 @click.option(
     "--check",
     is_flag=True,
-    help="Write nothing; read existing exports again in the libraries installed now. REF may be a "
-    "NAME, several of both, or missing: all versions with an alias.",
+    help="Check existing exports with the libraries installed now; write nothing. Give one or more "
+    "REF or NAME; without any, all versions with an alias are checked.",
 )
-@click.option("--library", metavar="FOLDER", help="With --check: a folder with another release.")
+@click.option("--library", metavar="FOLDER", help="With --check: folder with other packages.")
 def export(
     references: tuple[str, ...],
     output: str | None,
@@ -88,13 +84,13 @@ def export(
     as_json: bool,
     **asked: Any,
 ) -> None:
-    """Write a version in the format of another tool, and compare what that tool makes of it.
+    """Export a version for another tool and compare the ids.
 
-    An export whose ids would differ there is refused. OUTPUT.certificate.json says what was
-    compared, or that the tool's library is not installed here.
+    If the tool gives other ids, the export is refused. OUTPUT.certificate.json records what was
+    compared, or that the tool's library is not installed.
 
-    With --check, the exit code is 0 if all exports give the same ids, 3 if one differs, and 4 if
-    one could not be checked.
+    Exit codes of --check: 0 if all exports give the same ids, 3 if one differs, 4 if one could not
+    be checked.
 
     REF is name@alias, name/number, a digest or a path; news@champion:8000 is its size 8,000.
     """
@@ -102,29 +98,29 @@ def export(
         "format_name": "--format", "roles": "--role", "chat_template": "--chat-template",
         "texts": "--eval",
     }  # fmt: skip
-    given = [spelled.get(name, f"--{name}") for name, value in asked.items() if value]
+    options = [spelled.get(name, f"--{name}") for name, value in asked.items() if value]
     if check:
-        if given or output is not None:
+        if options or output is not None:
             raise InvalidOption(
-                f"--check was given together with {(given or ['--output'])[0]}",
-                "--check reads existing exports and writes nothing",
+                f"--check was given together with {(options or ['--output'])[0]}",
+                "expected one of them: --check writes nothing",
                 "type `bpeline export --check NAME`",
             )
         _check(references, library, as_json)
         return
     if len(references) != 1 or output is None or library is not None:
         raise InvalidOption(
-            f"{len(references)} versions, and {output or 'no'} output, were given",
+            f"{len(references)} versions and {output or 'no'} output were given",
             "expected one REF and --output; --library belongs to --check",
             "type `bpeline export REF --format hf --output tokenizer.json`",
         )
     format_name, template = asked.pop("format_name"), asked.pop("chat_template")
     to_hub = output.startswith(_HUB)
-    wrong = {"--eval", "--role"} if to_hub else {"--revision", "--private"}
-    if wrong & {*given} or (to_hub and format_name not in (None, "transformers")):
+    conflicting = {"--eval", "--role"} if to_hub else {"--revision", "--private"}
+    if conflicting & {*options} or (to_hub and format_name not in (None, "transformers")):
         raise InvalidOption(
-            f"{min(wrong & {*given}, default='--format')} was given with --output {output}",
-            "--revision and --private belong to hf://, --format, --eval and --role to files",
+            f"{min(conflicting & {*options}, default='--format')} was given with --output {output}",
+            "expected --revision and --private with hf://, --format, --eval and --role with files",
             "type `bpeline export REF --output hf://ORG/REPO`, or name a file with --output",
         )
     asked["chat_template"] = "" if template is None else text_of(None, template)
@@ -145,41 +141,41 @@ def _export(
         line for file in asked["texts"] for line in text_of(None, file).splitlines(keepends=True)
     ]
     if format_name == "transformers":
-        written = write_hub_folder(
+        exported = write_hub_folder(
             reference, output, compared, template, licence, roles=roles
         ).export
     else:
         if licence:
             raise InvalidOption(
-                f"the format {format_name} has no card that could name a licence",
-                "the format transformers has",
-                "choose --format transformers, or leave --licence out",
+                f"--licence was given with the format {format_name}, which has no model card",
+                "expected the format transformers",
+                "type --format transformers, or leave out --licence",
             )
-        written = export_version(
+        exported = export_version(
             reference, output, format_name, texts=compared, chat_template=template, roles=roles
         )
-    lines = [f"wrote {written.path}", f"certificate: {written.certificate}"]
-    if written.remark:
-        lines.append(written.remark)
-    lines += [f"read otherwise there: {text}" for text in written.certificate.differences]
-    for argument, value in written.left_out.items():
-        shown = repr(value)
-        if len(shown) > _LONGEST_SHOWN:
-            shown = f"{shown[:_LONGEST_SHOWN]}… (all of it with --json)"
-        lines.append(f"not in it, so tell its reader: {argument} = {shown}")
+    lines = [f"wrote {exported.path}", f"certificate: {exported.certificate}"]
+    if exported.remark:
+        lines.append(exported.remark)
+    lines += [f"ids differ for: {text}" for text in exported.certificate.differences]
+    for argument, value in exported.left_out.items():
+        value_text = repr(value)
+        if len(value_text) > _LONGEST_SHOWN:
+            value_text = f"{value_text[:_LONGEST_SHOWN]}… (all of it with --json)"
+        lines.append(f"not in the file, so tell its reader: {argument} = {value_text}")
     if format_name == "tiktoken":
-        digest = hashlib.sha256(read_file(written.path)).hexdigest()
+        digest = hashlib.sha256(read_file(exported.path)).hexdigest()
         lines.append(
-            "tiktoken reads a path once and a copy of its own from then on, unless it is given the "
-            f"hash: load_tiktoken_bpe({str(written.path)!r}, expected_hash={digest!r})"
+            "tiktoken caches files by path. To read this one, pass its hash: "
+            f"load_tiktoken_bpe({str(exported.path)!r}, expected_hash={digest!r})"
         )
-    answer(as_json, written.as_dict(), lines)
+    answer(as_json, exported.as_dict(), lines)
 
 
 def _push(reference: str, repository: str, asked: dict[str, Any], as_json: bool) -> None:
     from bpeline.flows.versions import push_version
 
-    made = push_version(
+    push = push_version(
         reference,
         repository,
         asked["revision"] or "main",
@@ -187,15 +183,15 @@ def _push(reference: str, repository: str, asked: dict[str, Any], as_json: bool)
         chat_template=asked["chat_template"],
         licence=asked["licence"],
     )
-    place = made.pushed.reference
+    place = push.pushed.reference
     lines = [
-        f"pushed {made.folder.reference} as {place}: {', '.join(made.pushed.files)}",
-        f"certificate: {made.folder.export.certificate}",
-        *made.remarks,
+        f"pushed {push.folder.reference} as {place}: {', '.join(push.pushed.files)}",
+        f"certificate: {push.folder.export.certificate}",
+        *push.remarks,
         f"load it:  AutoTokenizer.from_pretrained({place.repository!r}, "
         f"revision={place.revision!r})",
     ]
-    answer(as_json, made.as_dict(), lines)
+    answer(as_json, push.as_dict(), lines)
 
 
 def _check(versions: tuple[str, ...], library: str | None, as_json: bool) -> None:
@@ -203,12 +199,13 @@ def _check(versions: tuple[str, ...], library: str | None, as_json: bool) -> Non
     from bpeline.flows.running import progress
 
     with progress.listening(progress.for_stream(sys.stderr)):
-        made = recertifying.recertify.fn(versions, library)
+        report = recertifying.recertify.fn(versions, library)
     lines = [
-        f"{one.version!s:<16} {one.format:<12} {one.outcome:<12} {one.said}" for one in made.exports
+        f"{check.version!s:<16} {check.format:<12} {check.outcome:<12} {check.said}"
+        for check in report.exports
     ]
-    answer(as_json, made.as_dict(), [*lines, *made.remarks(), made.outcome])
-    if made.having("changed"):
+    answer(as_json, report.as_dict(), [*lines, *report.remarks(), report.outcome])
+    if report.having("changed"):
         raise SystemExit(CHANGED)
-    if made.having("not checked"):
+    if report.having("not checked"):
         raise SystemExit(NOT_CHECKED)

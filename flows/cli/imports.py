@@ -1,4 +1,4 @@
-"""``bpeline import``."""
+"""``bpeline import``: register a tokenizer from files or from the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -34,15 +34,14 @@ from bpeline.registry.environment import addresses
 )
 @click.option("--dry-run", is_flag=True, help="Show what would be registered, and stop.")
 def import_(file: str, dry_run: bool, as_json: bool, **given: Any) -> None:
-    """Register a tokenizer that another program made.
+    """Register a tokenizer made by another program.
 
-    FILE is what was downloaded: tokenizer.json, *.tiktoken, tekken.json, a .model, vocab.txt, or a
-    folder of these; behind it what the file does not say, such as ,pattern=cl100k. With
-    --algorithm greedy it is a list of tokens, one a line. Or it is
-    hf://ORG/REPO@REVISION of the Hugging Face Hub; the commit is kept. It is read again
-    by its original library where that is installed, measured on the evaluation set of the name,
-    and kept as it was downloaded. Afterwards it is a version as any other: `bpeline compare`,
-    `promote`, `encode`, `report`.
+    FILE is tokenizer.json, *.tiktoken, tekken.json, a .model, vocab.txt, a folder of these, or
+    hf://ORG/REPO@REVISION. Append what the file lacks, such as ,pattern=cl100k. With --algorithm
+    greedy, FILE is a list of tokens, one per line.
+
+    The original file is kept, compared with its own library if that is installed, and measured on
+    the evaluation set of the name. The result is a version like any other.
     """
     from bpeline.flows.cli.train import print_summary, run_training
 
@@ -52,6 +51,6 @@ def import_(file: str, dry_run: bool, as_json: bool, **given: Any) -> None:
         from bpeline.flows.importing import plan_import
 
         planned = plan_import(ImportRequest.checked(**parameters), addresses().home)
-        answer(as_json, planned, [f"{title:<12} {said}" for title, said in planned.items()])
+        answer(as_json, planned, [f"{title:<12} {text}" for title, text in planned.items()])
         return
     print_summary(run_training(parameters), as_json)

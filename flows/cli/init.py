@@ -1,4 +1,4 @@
-"""``bpeline init``."""
+"""``bpeline init``: write a project file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bpeline.tokenizer_core.urls import absolute_name, is_url
 
 @command(
     "bpeline init corpus/ --name news",
-    "bpeline init --name news                      # with the texts that are here, as proposals",
+    "bpeline init --name news                      # propose the texts in this directory",
     "bpeline init corpus/ --name news --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline init 'data/*.jsonl.zst' --name news --vocab-size 64000 --pattern llama3",
     "bpeline init --source 'en=en/*.txt' --source 'de:weight=2:language=de=de/*.txt' --name two",
@@ -28,34 +28,33 @@ from bpeline.tokenizer_core.urls import absolute_name, is_url
     "sources",
     multiple=True,
     metavar="NAME=FILES",
-    help="A named source, as of `bpeline train`, instead of PATHS. Repeat for more.",
+    help="Named source, as for `bpeline train`, instead of PATHS. Repeatable.",
 )
-@click.option("--name", required=True, help="The name to register under.")
+@click.option("--name", required=True, help="Name to register under.")
 @click.option(
     "--vocab-size",
     type=SIZE,
     metavar="NUMBER|auto",
-    help="Number of ids; with auto the one at which text costs a model least.  [default: 32000]",
+    help="Vocabulary size; auto chooses the cheapest size for --model-shape.  [default: 32000]",
 )
 @click.option(
     "--model-shape",
     metavar="NAME|FILE",
-    help="With --vocab-size auto: register the size at which a byte of text costs this model "
-    "least; as of `bpeline train`.",
+    help="With --vocab-size auto: the model that the vocabulary is for, as for `bpeline train`.",
 )
 @click.option(
     "--largest-size",
     type=int,
-    help="With --vocab-size auto: the largest that is asked about.  [default: 131072]",
+    help="With --vocab-size auto: the largest size to try.  [default: 131072]",
 )
-@click.option("--pattern", help="The split pattern.  [default: gpt2]")
+@click.option("--pattern", help="Split pattern.  [default: gpt2]")
 @click.option(
     "--special-token",
     "special_tokens",
     multiple=True,
-    help="A token of its own, which also separates documents. Repeat for more.",
+    help="Special token; it also separates documents. Repeatable.",
 )
-@click.option("--project", type=FILE, help="Write this file.  [default: bpeline.toml]")
+@click.option("--project", type=FILE, help="File to write.  [default: bpeline.toml]")
 def init(
     paths: tuple[str, ...],
     sources: tuple[str, ...],
@@ -68,14 +67,14 @@ def init(
     project: Path | None,
     as_json: bool,
 ) -> None:
-    """Write bpeline.toml here: what this project trains on PATHS, with comments.
+    """Write a project file, bpeline.toml, that trains on PATHS.
 
-    Without PATHS and --source, texts beside the file are listed in it as comments: uncomment
-    those that are the corpus.
+    The file has comments on common parameters. Without PATHS and --source, texts next to it are
+    listed as comments: uncomment those of the corpus.
 
-    `bpeline train` without arguments then trains what the file says, `bpeline train --dry-run`
-    shows what that would be, and `bpeline deploy` schedules it. The file and its workspace are
-    found from every directory below; --project names a file elsewhere.
+    Then `bpeline train` without arguments trains what the file says, `bpeline train --dry-run`
+    shows the plan, and `bpeline deploy` schedules it. Subdirectories use the same file and
+    workspace.
     """
     from bpeline.flows.requests import (
         DEMO,
@@ -93,55 +92,56 @@ def init(
     path = project or Path(PROJECT_FILE)
     if path.exists():
         raise InvalidOption(
-            f"there is a {path} already",
-            "the name of a file that is not there",
+            f"{path} already exists",
+            "expected a new file name",
             f"edit it, or move it away: `mv {quote(str(path))} {quote(f'{path}.old')}`",
         )
-    given: dict[str, Any] = {
+    parameters: dict[str, Any] = {
         "name": name,
         "vocab_size": vocab_size or TrainingRequest.model_fields["vocab_size"].default,
         "pattern": pattern or "gpt2",
         "special_tokens": list(special_tokens),
     }
     chosen = {"largest_size": largest_size, "model_shape": model_shape}
-    given |= {key: value for key, value in chosen.items() if value is not None}
+    parameters |= {key: value for key, value in chosen.items() if value is not None}
     corpus = list(paths) if paths or sources else ["corpus/"]
-    request = TrainingRequest.checked(**given, paths=corpus, sources=list(sources))
-    found: list[FoundSource] = []
-    named = corpus_sources(sources)
-    files = [file for source in named for file in source.found()]
+    request = TrainingRequest.checked(**parameters, paths=corpus, sources=list(sources))
+    proposals: list[FoundSource] = []
+    named_sources = corpus_sources(sources)
+    files = [file for source in named_sources for file in source.found()]
     if paths:
-        others = [Source(one) for one in paths if one != DEMO]
-        files = find_source_files(others) if others else []
-        given["paths"] = [one if one == DEMO else _beside(path, one) for one in paths]
+        unnamed_sources = [Source(item) for item in paths if item != DEMO]
+        files = find_source_files(unnamed_sources) if unnamed_sources else []
+        parameters["paths"] = [item if item == DEMO else _beside(path, item) for item in paths]
     elif not sources:
-        found = sources_beside(path.absolute().parent)
+        proposals = sources_beside(path.absolute().parent)
     if model_shape is not None and Path(model_shape).exists():
-        given["model_shape"] = _beside(path, model_shape)
-    named = tuple(
-        replace(one, files=tuple(_beside(path, file) for file in one.files)) for one in named
+        parameters["model_shape"] = _beside(path, model_shape)
+    named_sources = tuple(
+        replace(item, files=tuple(_beside(path, file) for file in item.files))
+        for item in named_sources
     )
     share, remark = advised_share(files, request.reading)
     if DEMO in paths:
-        given["held_out"] = DEMO_HELD_OUT
+        parameters["held_out"] = DEMO_HELD_OUT
     elif share:
-        given["held_out"] = share
+        parameters["held_out"] = share
     elif remark:
         click.echo(f"note: {remark}", err=True)
-    DURABLE.write(path, project_text(given, found, named).encode())
+    DURABLE.write(path, project_text(parameters, proposals, named_sources).encode())
     typed = "" if project is None else f" --project {quote(str(path))}"
     lines = [f"wrote {path}"]
-    if found:
-        width = max(len(one.path) for one in found)
-        lines += [f"  found {one.path:<{width}}  {one}" for one in found]
-        lines.append(f"say which is the corpus: take the comment signs of paths away in {path}")
-    lines += [f"what it would do:  bpeline train --dry-run{typed}", f"do it:  bpeline train{typed}"]
-    told = {"written": str(path.absolute()), "found": [asdict(one) for one in found]}
-    answer(as_json, told, lines)
+    if proposals:
+        width = max(len(item.path) for item in proposals)
+        lines += [f"  found {item.path:<{width}}  {item}" for item in proposals]
+        lines.append(f"choose the corpus: uncomment paths in {path}")
+    lines += [f"show the plan:  bpeline train --dry-run{typed}", f"train:  bpeline train{typed}"]
+    result = {"written": str(path.absolute()), "found": [asdict(item) for item in proposals]}
+    answer(as_json, result, lines)
 
 
 def _beside(project: Path, path: str) -> str:
-    """A path that was typed here, as it stands in a file that may lie elsewhere."""
+    """A typed path, made absolute if the project file is in another directory."""
     folder = project.absolute().parent
     if folder == Path.cwd() or is_url(path):
         return path

@@ -1,8 +1,8 @@
-"""The command ``bpeline``: its commands, and how every error becomes a message and an exit code.
+"""The command ``bpeline``: its commands, error messages and exit codes.
 
-Exit codes: 0 done, 1 the environment's fault, 2 the input's fault, 3 a rule refused a promotion
-(of `bpeline train --rules`, everything else is done) or says drift (`bpeline drift`, if asked), or
-an export gives other ids today (`export --check`), 4 it could not be judged, 130 interrupted, 143
+Exit codes: 0 success, 1 an error of the environment, 2 an error in the input, 3 a rule refused a
+promotion or found drift (`bpeline drift --fail-on-drift`) or an export gives other ids
+(`bpeline export --check`), 4 a rule or export could not be checked, 130 interrupted, 143
 terminated.
 """
 
@@ -55,8 +55,7 @@ PACKAGES = Path(__file__).parents[2]
 SYSTEM_REFUSES = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.EROFS}
 
 
-# Title in `bpeline --help` → commands → the file of this room that holds them, imported when one is
-# asked for.
+# Title in `bpeline --help` → command → its module here, which is imported on demand.
 GROUPS = {
     "Train and continue": {
         "init": "init", "train": "train", "resume": "train", "derive": "derive",
@@ -78,7 +77,7 @@ GROUPS = {
     "Serve": {"serve": "server", "deploy": "server"},
 }  # fmt: skip
 FILE_OF = {name: file for commands in GROUPS.values() for name, file in commands.items()}
-# Commands of earlier versions → what to type instead.
+# Former commands → what to type instead.
 FORMER = {
     "repair": "bpeline doctor --fix",
     "mixtures": "bpeline sweep news@champion --weights de=2 --temperatures 2,5",
@@ -99,29 +98,31 @@ FORMER = {
 
 
 def all_commands() -> dict[str, click.Command]:
-    """All commands by what is typed for them, ``derive extend`` for one of a group."""
+    """All commands by full name, such as ``derive extend``."""
     context = click.Context(cli)
     commands: dict[str, click.Command] = {}
     for name in FILE_OF:
         command = cli.get_command(context, name)
         if isinstance(command, click.Group):
-            commands |= {f"{name} {inner}": one for inner, one in command.commands.items()}
+            commands |= {
+                f"{name} {inner}": subcommand for inner, subcommand in command.commands.items()
+            }
         elif command is not None:
             commands[name] = command
     return commands
 
 
 class Commands(click.Group):
-    """A group that turns our errors into three lines on stderr, without a traceback."""
+    """A group that prints errors as three lines on stderr, without a traceback."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta[TYPED] = tuple(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            said = f"{error.message.rstrip('.')} before a command; options follow it"
-            raise click.UsageError(said, error.ctx) from error
-        except OSError as error:  # of what --help and --version print
+            message = f"{error.message.rstrip('.')} before a command; type options after it"
+            raise click.UsageError(message, error.ctx) from error
+        except OSError as error:  # while printing --help or --version
             self._refuse(ctx, error)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -133,14 +134,18 @@ class Commands(click.Group):
             width = formatter.width - 6 - max(map(len, FILE_OF))
             with formatter.section(title):
                 formatter.write_dl(
-                    [(n, one.get_short_help_str(width)) for n, one in commands.items() if one]
+                    [
+                        (n, command.get_short_help_str(width))
+                        for n, command in commands.items()
+                        if command
+                    ]
                 )
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in FILE_OF:
             return None
         file = import_module(f"bpeline.flows.cli.{FILE_OF[cmd_name]}")
-        # "import" is a word of Python's.
+        # "import" is a keyword of Python.
         function = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
         command: click.Command = getattr(file, function)
         return command
@@ -153,15 +158,15 @@ class Commands(click.Group):
         except click.UsageError as error:
             if args[0] in FORMER:
                 raise InvalidOption(
-                    f"the command {args[0]} is part of another one",
-                    "one of the commands of this version",
+                    f"the command {args[0]} was moved",
+                    "expected a command of this version",
                     f"type `{FORMER[args[0]]}`",
                 ) from error
-            said = f"{error.message.rstrip('.')}{likely(args[0], FILE_OF)}"
-            raise click.UsageError(said, error.ctx) from error
+            message = f"{error.message.rstrip('.')}{likely(args[0], FILE_OF)}"
+            raise click.UsageError(message, error.ctx) from error
 
     def invoke(self, ctx: click.Context) -> Any:
-        # From here to its end, what was begun has to be finished. A shell may ignore Ctrl-C.
+        # From here on, cleanup must run on signals. A shell may have set Ctrl-C to be ignored.
         numbers = [signal.SIGTERM]
         if signal.getsignal(signal.SIGINT) in (script.leave_at_once, signal.default_int_handler):
             numbers.append(signal.SIGINT)
@@ -177,87 +182,86 @@ class Commands(click.Group):
         except click.exceptions.NoArgsIsHelpError:
             raise
         except click.UsageError as error:
-            asked = error.ctx or ctx
-            wrong = InvalidOption(
+            context = error.ctx or ctx
+            invalid = InvalidOption(
                 error.format_message().rstrip("."),
-                asked.command.get_usage(asked).replace("Usage:", "accepted is"),
-                f"type `{asked.command_path} --help` for the options and an example",
+                context.command.get_usage(context).replace("Usage:", "expected"),
+                f"type `{context.command_path} --help` for the options and an example",
             )
-            say_error(wrong)
-            ctx.exit(wrong.exit_code)
+            say_error(invalid)
+            ctx.exit(invalid.exit_code)
         except KeyboardInterrupt as interruption:
             ctx.exit(say_interrupted(interruption))
         except (click.ClickException, click.exceptions.Exit):
             raise
         except Exception as error:
-            if hidden := interruption_behind(error):  # at a prompt, or while a library is imported
+            if hidden := interruption_behind(error):  # at a prompt or during an import
                 ctx.exit(say_interrupted(hidden))
-            if isinstance(error, click.Abort):  # standard input ended at a prompt
+            if isinstance(error, click.Abort):  # end of standard input at a prompt
                 raise
             self._refuse(ctx, error)
 
     def _refuse(self, ctx: click.Context, error: Exception) -> NoReturn:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
-            raise error  # nobody reads what is printed: click ends without a word
-        told = told_of(error)
-        say_error(told)
-        ctx.exit(told.exit_code)
+            raise error  # the reader of the pipe is gone: click exits silently
+        failure = told_of(error)
+        say_error(failure)
+        ctx.exit(failure.exit_code)
 
 
 def told_of(error: Exception) -> BpelineError:
-    """What the system refuses, or nobody foresaw, as an error of ours."""
+    """Convert an error of the system or an unexpected exception to a `BpelineError`."""
     if isinstance(error, MemoryError):
         return BpelineError(
-            f"there is not enough memory: {error}".rstrip(": "),
-            "what was finished before is kept",
-            "see `bpeline train --help` for --threads, --table-memory and --min-word-count, or "
-            "take a larger machine; then type the same command again",
+            f"out of memory: {error}".rstrip(": "),
+            "finished work is kept",
+            "see `bpeline train --help-all` for --threads, --table-memory and --min-word-count, or "
+            "use a larger machine; then run the same command again",
         )
     if isinstance(error, ImportError):
         return BpelineError(
-            f"a library that this needs cannot be loaded: {error}",
-            "accepted are the packages of constraints.txt, and memory for their code",
-            "type `bpeline doctor` to see what is installed, and `ulimit -v` for what is allowed",
+            f"a library cannot be loaded: {error}",
+            "expected the packages of constraints.txt, and memory for their code",
+            "type `bpeline doctor` to see versions, and `ulimit -v` to see the memory limit",
         )
     if not isinstance(error, OSError):
         return _unforeseen(error)
     if error.errno in DISK_IS_FULL:
         return DiskFull(
             f"no space left on the disk: {error}",
-            "what was finished before is kept",
-            "free some space and type the same command again",
+            "finished work is kept",
+            "free some space and run the same command again",
         )
     if error.errno in SYSTEM_REFUSES:
         return StorageError(
-            f"the system refuses: {error}",
-            "what was finished before is kept",
-            "look at the disk and at `ulimit -n`, then type the same command again",
+            f"system error: {error}",
+            "finished work is kept",
+            "check the disk and `ulimit -n`, then run the same command again",
         )
     if isinstance(error, FileNotFoundError) and error.filename is None:
         return StorageError(
-            "the directory in which this was typed is not there any more",
-            "a directory that exists",
-            "type `cd` to one, and the same command again",
+            "the current directory does not exist any more",
+            "expected a directory that exists",
+            "change to one with `cd`, and run the same command again",
         )
     return StorageError(
-        f"the system refuses: {error or type(error).__name__} ({_place_of(error)})",
-        "files and directories that are there, and that this user may read and write",
-        "look at what is named above; what was finished before is kept",
+        f"system error: {error or type(error).__name__} ({_place_of(error)})",
+        "expected files and directories that exist and that this user can read and write",
+        "check the path above; finished work is kept",
     )
 
 
 def _unforeseen(error: Exception) -> BpelineError:
-    """A mistake of ours, or an exception of a library that nobody has met yet."""
-    said = " ".join(str(error).split())[:500]
+    message = " ".join(str(error).split())[:500]
     return BpelineError(
-        f"this is not foreseen: {type(error).__name__}: {said}".rstrip(": "),
+        f"unexpected error: {type(error).__name__}: {message}".rstrip(": "),
         f"it was raised in {_place_of(error)}",
-        "report it with the command and these lines; what was finished before is kept",
+        "report it with the command and these lines; finished work is kept",
     )
 
 
 def _place_of(error: Exception) -> str:
-    """The lines of ours that an exception came through, the last first."""
+    """The last lines of bpeline in the traceback of an exception."""
     lines = [
         (Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)
     ]
@@ -271,20 +275,19 @@ def _place_of(error: Exception) -> str:
 
 
 def say_interrupted(interruption: BaseException) -> int:
-    """Print what was kept, and what continues it; its exit code."""
+    """Print what is kept and how to continue; return the exit code."""
     number = signal_behind(interruption)
-    begin = "\n" * sys.stderr.isatty()  # a terminal shows ^C there
+    begin = "\n" * sys.stderr.isatty()  # after the terminal's ^C
     click.echo(begin + ending(number), err=True)
     return 128 + number
 
 
 def is_script() -> bool:
-    """Whether this process does nothing else than one command."""
+    """Whether this process runs one command and nothing else."""
     return getattr(sys.modules["__main__"], "main", None) in (main, script.main)
 
 
 def say_version(context: click.Context) -> None:
-    """The installed version; a checkout that is not installed has none."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -297,7 +300,7 @@ def say_version(context: click.Context) -> None:
 @click.group(
     name="bpeline",
     cls=Commands,
-    # Without color=True, click would drop colours that others wrote where no terminal is.
+    # Without color=True, click strips colours from text of others when there is no terminal.
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
@@ -324,32 +327,32 @@ def main() -> None:
         click.echo(f"note: {as_typed(as_message(str(message)))}", err=True)
 
     warnings.showwarning = as_note
-    # Of a type hint of MLflow's own. Said before there are threads: a filter that one adds is lost
-    # where another one takes filters back, as the compiler of kernels does.
+    # A warning about MLflow's own type hint. Set before threads start: Numba saves and restores
+    # filters, which would drop one that another thread adds.
     warnings.filterwarnings("ignore", ".*Any type hint is inferred as AnyType", UserWarning)
-    if sys.stderr is None:  # it was closed, and `script` opened its descriptor on /dev/null
+    if sys.stderr is None:  # closed; `script` opened the descriptor on /dev/null
         sys.stderr = TextWithoutSecrets(BufferedWriter(FileIO(2, "w")), "utf-8")
     sys.stdout = _wrapped(TextWithoutControls, sys.stdout)
     sys.stderr = _wrapped(TextWithoutSecrets, sys.stderr)
     hide_in_logs()
     keep_moving(sys.argv)
     if sys.stdout is None:
-        wrong = InvalidOption(
-            "standard output is closed, and what is asked for could not be said",
-            "a file, a terminal, a pipe",
-            "type the same command with `>/dev/null` behind it if nobody is to read it",
+        invalid = InvalidOption(
+            "standard output is closed",
+            "expected a file, a terminal or a pipe",
+            "run the same command with `>/dev/null` to discard the output",
         )
-        say_error(wrong)
-        sys.exit(wrong.exit_code)
+        say_error(invalid)
+        sys.exit(invalid.exit_code)
     try:
         cli(prog_name="bpeline")
     except SystemExit as leaving:
         if is_script():
             _leaving.append(leaving.code)
         if leaving.code in (script.INTERRUPTED, TERMINATED):
-            # All is said. Libraries cut short complain at exit about objects they still hold.
+            # Interrupted libraries print complaints at exit: drop them.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
-            if _leaving:  # here: the exception holds objects that take seconds to free
+            if _leaving:  # now: the exception holds objects that take seconds to free
                 atexit._run_exitfuncs()
         raise
     finally:
@@ -357,28 +360,28 @@ def main() -> None:
 
 
 def _wrapped(kind: type[TextIOWrapper], stream: Any) -> Any:
-    """A standard stream as one of ours, in which names of files need not be UTF-8."""
+    """Wrap a standard stream, so that file names need not be UTF-8."""
     if not isinstance(stream, TextIOWrapper) or isinstance(stream, kind):
         return stream
     _first.append(stream)
-    # To a stream in ASCII click would write UTF-8 without us.
+    # click would replace an ASCII stream by one in UTF-8.
     encoding = "utf-8" if lookup(stream.encoding).name == "ascii" else stream.encoding
     buffered_lines = stream.line_buffering or kind is TextWithoutSecrets
     return kind(stream.buffer, encoding, "backslashreplace", line_buffering=buffered_lines)
 
 
-_first: list[TextIOWrapper] = []  # forgotten, they would close what ours write to
-_leaving: list[Any] = []  # the exit code, when this process is at its end
+_first: list[TextIOWrapper] = []  # if collected, they would close the underlying buffers
+_leaving: list[Any] = []  # the exit code, once the process exits
 
 
-@atexit.register  # before others are, so it is the last one that runs
+@atexit.register  # registered first, so it runs last
 def _leave_at_once() -> None:
-    """End the process here: taking a million objects of libraries apart takes up to a second."""
+    """Exit without freeing objects, which takes up to a second."""
     if not _leaving or not isinstance(_leaving[0], int):
         return
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-    except OSError:  # Python says so in its own way
+    except OSError:  # Python reports it
         return
     os._exit(_leaving[0])

@@ -1,4 +1,4 @@
-"""Options of a command from the fields of a request: their types, defaults and descriptions."""
+"""Command line options made from the fields of a request."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def options_of(
     request: type[Request], spelt: Mapping[str, Mapping[str, Any]], *, but: tuple[str, ...]
 ) -> Callable[[Command], Command]:
-    """An option for each field of a request; a value that nobody gives is None, or an empty tuple.
+    """Add an option for each field of a request; options not typed are None or ``()``.
 
     Args:
-        request: whose fields.
-        spelt: field → ``option``, where that is not the field's name, and arguments of
-            `click.option` that differ.
-        but: fields that are no options.
+        request: the model.
+        spelt: field → arguments of `click.option` that differ, and ``option`` for its name.
+        but: fields without an option.
     """
     names = [name for name in request.model_fields if name not in but]
 
     def add(command: Command) -> Command:
         for name in reversed(names):
-            given = dict(spelt.get(name, {}))
-            option = given.pop("option", "--" + name.replace("_", "-"))
+            arguments = dict(spelt.get(name, {}))
+            option = arguments.pop("option", "--" + name.replace("_", "-"))
             described = _described(request.model_fields[name])
             if described.get("is_flag"):
                 option += f"/--no-{option.removeprefix('--')}"
-            command = click.option(option, name, **described | given)(command)
+            command = click.option(option, name, **described | arguments)(command)
         return command
 
     return add
@@ -51,20 +50,20 @@ settings_option = click.option(
     "settings",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set any parameter by its name in bpeline.toml; options.NAME for one of the algorithm. "
-    "Repeat for more.",
+    help="Set any parameter by its name in bpeline.toml, or options.NAME of the algorithm. "
+    "Repeatable.",
 )
 
 
 def with_settings(
     request: type[Request], given: Mapping[str, Any], settings: Iterable[str]
 ) -> dict[str, Any]:
-    """Parameters with those of `settings_option` over them.
+    """Merge the values of `settings_option` into parameters.
 
-    A value is TOML (``0.05``, ``true``, ``["a", "b"]``), else text. Lists take single values, too.
+    A value is TOML (``0.05``, ``true``, ``["a", "b"]``) or else text. Lists accept single values.
 
     Raises:
-        InvalidOption: a setting without a name, or of a parameter that the request does not have.
+        InvalidOption: a setting without a name, or of an unknown parameter.
     """
     merged = dict(given)
     seen: set[str] = set()
@@ -94,17 +93,22 @@ def with_settings(
 
 
 def _described(field: FieldInfo) -> dict[str, Any]:
-    """What click is told of a field."""
-    said = str(field.description)
+    description = str(field.description)
     several = get_origin(field.annotation) is tuple
     default = "" if several or field.default is None or field.is_required() else field.default
-    usual = f"  [default: {default}]" if default != "" else ""
-    told: dict[str, Any] = {"help": f"{said[:1].upper()}{said[1:]}.{usual}"}
+    default_text = f"  [default: {default}]" if default != "" else ""
+    arguments: dict[str, Any] = {
+        "help": f"{description[:1].upper()}{description[1:]}.{default_text}"
+    }
     if several:
-        return {**told, "multiple": True, "help": f"{told['help']} Repeatable."}
+        return {**arguments, "multiple": True, "help": f"{arguments['help']} Repeatable."}
     kinds = [kind for kind in get_args(type_of(field)) if kind is not NoneType]
     if get_origin(field.annotation) is Literal:
-        return {**told, "type": click.Choice(list(get_args(field.annotation)))}
+        return {**arguments, "type": click.Choice(list(get_args(field.annotation)))}
     type_ = kinds[0] if kinds else field.annotation
-    # Without a default of its own: a flag that nobody gives must not undo what a file says.
-    return {**told, "is_flag": True, "default": None} if type_ is bool else {**told, "type": type_}
+    # No default: a flag that is not typed must not override the project file.
+    return (
+        {**arguments, "is_flag": True, "default": None}
+        if type_ is bool
+        else {**arguments, "type": type_}
+    )

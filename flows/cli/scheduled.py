@@ -1,4 +1,4 @@
-"""Commands of flows that deployments schedule: drift, gc, recertify."""
+"""``bpeline drift`` and ``bpeline gc``, whose flows deployments also schedule."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bpeline.flows.collect_garbage import CollectedGarbage
     from bpeline.registry.upkeep import Leftover
 
-EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was asked for
+EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # with --fail-on-drift
 
 
 @command(
@@ -55,22 +55,20 @@ EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # where it was a
 @click.option(
     "--fail-on-drift",
     is_flag=True,
-    help="Exit with 3 when a rule says drift, with 4 when none does but one cannot be judged, or "
-    "when rules of promotion refused what was learned from that text.",
+    help="Exit with 3 if a rule finds drift, or with 4 if none does but one cannot be judged or "
+    "promotion rules refused a training on that text.",
 )
 def drift(
     reference: str | None, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
 ) -> None:
-    """Say how far new text in PATHS has moved from what a version was made for.
+    """Measure how far new text in PATHS has drifted from a version.
 
-    Without NAME@ALIAS the champion of the project's bpeline.toml is meant, and what its table
-    [drift] says, else its corpus. For the name of the project, PATHS replace these files alone.
+    Without NAME@ALIAS, the champion of the project in bpeline.toml is compared with the text of its
+    [drift] table or else its corpus. For the name of the project, PATHS only replace these files.
 
-    Compares bytes per token, words split into many tokens, the distribution of words, and new
-    frequent words with the version's own text, each with an interval; rules decide what is drift.
-    The answer is drifted, not drifted, or not judged: too little text, new or the version's own.
-    Every call is one observation of a series in MLflow. Words that are counted already are not
-    counted again, here or by a training on the same text.
+    Compares bytes per token, words split into many tokens, the word distribution and new frequent
+    words, each with a confidence interval. Rules decide: drifted, not drifted, or not judged (too
+    little text). Each call is recorded in MLflow; its word counts are cached.
     """
     from bpeline.flows.running import progress
     from bpeline.flows.watch_drift import watch_drift
@@ -78,17 +76,17 @@ def drift(
     name, _, alias = (reference or "").partition("@")
     if "/" in name or (not alias and "@" in (reference or "")):
         raise InvalidOption(
-            f"{reference!r} names no alias",
-            "accepted is NAME@ALIAS, or NAME for its champion: a series follows whatever it means",
+            f"{reference!r} is not an alias",
+            "expected NAME@ALIAS, or NAME for its champion",
             "type `bpeline drift news@champion new/*.txt`",
         )
     if project := project_for(reference, needed=reference is None):
         typed = {key: v for key, v in {**given, "paths": paths}.items() if v not in (None, ())}
         replaced = {"paths": (), "sources": ()} if paths or given["sources"] else project.watched
         given = {**given, **project.drift, **replaced, **typed}
-        paths, usual, _ = (given.pop(key, None) for key in ("paths", "alias", "name"))
+        paths, default_alias, _ = (given.pop(key, None) for key in ("paths", "alias", "name"))
         if reference is None:
-            name, alias = project.name, usual or ""
+            name, alias = project.name, default_alias or ""
     home = str(addresses().home.absolute())
     read = with_standard_input(paths, None)
     with progress.listening(progress.for_stream(sys.stderr)):
@@ -104,32 +102,32 @@ def drift(
 @command(
     "bpeline gc --dry-run",
     "bpeline gc --yes",
-    "bpeline gc --days 7 --counts-of 3     # word counts of old versions, too",
+    "bpeline gc --days 7 --counts-of 3     # also word counts of old versions",
 )
 @options_of(GarbageRequest, {"counts_of": {"metavar": "N"}}, but=("remove",))
 @dry_run_option
 @yes_option
 def gc(dry_run: bool, yes: bool, as_json: bool, **given: Any) -> None:
-    """Remove files that no version needs; asks before it does.
+    """Remove files that no version needs, after confirmation.
 
-    Registered tokenizers stay, and so do the word counts they were trained on, runs that can be
-    continued and publications that wait. All else can be made again from the sources.
+    Keeps registered versions, their word counts, unfinished runs and waiting publications.
+    Everything else can be created again from the sources.
     """
     from bpeline.flows.collect_garbage import collect_garbage
 
     require_answer(dry_run or yes, as_json)
-    found = collect_garbage.fn(remove=yes and not dry_run, **given)
-    if found.old and not (dry_run or yes):
-        for line in _garbage_lines(found, removed=False):
+    garbage = collect_garbage.fn(remove=yes and not dry_run, **given)
+    if garbage.old and not (dry_run or yes):
+        for line in _garbage_lines(garbage, removed=False):
             click.echo(line)
         click.confirm("\nRemove these files?", abort=True)
-        found = collect_garbage.fn(remove=True, **given)
-    lines = _garbage_lines(found, removed=not dry_run)
-    if found.old and dry_run:
+        garbage = collect_garbage.fn(remove=True, **given)
+    lines = _garbage_lines(garbage, removed=not dry_run)
+    if garbage.old and dry_run:
         lines.append(as_typed(f"\nremove it:  {typed_again('--yes')}"))
-    old, young = (list(map(_as_json, ones)) for ones in (found.old, found.young))
-    told = {"removed": not dry_run, "old": old, "young": young, "unsure": found.unsure}
-    answer(as_json, told, lines)
+    old, young = (list(map(_as_json, leftovers)) for leftovers in (garbage.old, garbage.young))
+    result = {"removed": not dry_run, "old": old, "young": young, "unsure": garbage.unsure}
+    answer(as_json, result, lines)
 
 
 def _garbage_lines(found: CollectedGarbage, removed: bool) -> list[str]:
@@ -137,12 +135,12 @@ def _garbage_lines(found: CollectedGarbage, removed: bool) -> list[str]:
 
     lines = []
     for kind, name in KINDS.items():
-        leftovers = [one for one in found.old if one.kind == kind]
+        leftovers = [leftover for leftover in found.old if leftover.kind == kind]
         if leftovers:
             lines.append(f"{_megabytes(leftovers)}  {len(leftovers):,} {name}")
     if found.unsure:
         lines.append(found.unsure)
-    lines.append(f"{_megabytes(found.old)}  {'removed' if removed else 'could go'}")
+    lines.append(f"{_megabytes(found.old)}  {'removed' if removed else 'can be removed'}")
     if found.young:
         lines.append(f"{_megabytes(found.young)}  younger than {found.days:g} days, kept")
     return lines
@@ -151,7 +149,7 @@ def _garbage_lines(found: CollectedGarbage, removed: bool) -> list[str]:
 def _megabytes(ones: Sequence[Leftover]) -> str:
     from bpeline.flows.wording import megabytes
 
-    return f"{megabytes(sum(one.size for one in ones)):>12}"
+    return f"{megabytes(sum(leftover.size for leftover in ones)):>12}"
 
 
 def _as_json(one: Leftover) -> dict[str, Any]:

@@ -15,7 +15,7 @@ _PORT = click.IntRange(1, 65535)
 
 
 def _ask(question: str) -> bool:
-    stop_moving()  # the line of a terminal would hide the question
+    stop_moving()  # the progress line would hide the question
     return sys.stdin.isatty() and click.confirm(question)
 
 
@@ -28,26 +28,26 @@ def _ask(question: str) -> bool:
 @click.option("--prefect-port", type=_PORT, default=4200)
 @click.option("--mlflow-port", type=_PORT, default=5000)
 @click.option(
-    "--deploy", "deploys", is_flag=True, help="Apply bpeline.toml, else prefect.yaml, as well."
+    "--deploy", "deploys", is_flag=True, help="Also deploy bpeline.toml or else prefect.yaml."
 )
-@click.option("--mlflow-only", is_flag=True, help="Serve the workspace's MLflow UI alone.")
+@click.option("--mlflow-only", is_flag=True, help="Serve only the MLflow UI of the workspace.")
 @click.option(
     "--no-password",
     "password",
     flag_value=False,
     default=True,
     show_default=False,
-    help="Ask nobody: every user of this machine can then change models and run commands as you.",
+    help="No password: all users of this machine can change models and run commands as you.",
 )
 @project_option
 def serve(
     prefect_port: int, mlflow_port: int, deploys: bool, mlflow_only: bool, password: bool
 ) -> None:
-    """Run a Prefect server, a worker and the MLflow UI on this machine; Ctrl-C stops them.
+    """Run a Prefect server, a worker and the MLflow UI until Ctrl-C.
 
-    They listen on the loopback address and ask for the workspace's password; the printed addresses
-    let a browser in. Run again while it runs, the command prints new addresses; --deploy deploys to
-    the running server.
+    The servers listen on the loopback address and require the password of the workspace; the
+    printed addresses log a browser in. While they run, the same command prints new addresses, and
+    --deploy deploys to the running server.
     """
     from bpeline.flows import serving
 
@@ -72,26 +72,26 @@ def serve(
 @click.option(
     "--force",
     is_flag=True,
-    help="Let run again what was paused in Prefect, and replace deployments of another MLflow.",
+    help="Resume what was paused in Prefect, and replace deployments of another MLflow.",
 )
 @click.option(
     "--remove",
     is_flag=True,
-    help="Also remove what bpeline.toml scheduled before, and names no more.",
+    help="Also remove deployments that are no longer in bpeline.toml.",
 )
 @project_option
 def deploy(force: bool, remove: bool, as_json: bool) -> None:
-    """Tell Prefect what runs when: what bpeline.toml schedules, else what prefect.yaml does.
+    """Deploy the schedule of the project to Prefect.
 
-    Deployments, schedules and automations that were paused in Prefect stay paused, and are listed;
-    all else is what the file says. What it scheduled before and names no more, or under another
-    name, is said and goes on until it is removed.
+    Deploys bpeline.toml or else prefect.yaml. Deployments, schedules and automations paused in
+    Prefect stay paused and are listed. Deployments that the file no longer has are listed and keep
+    running until --remove.
     """
     from bpeline.flows.serving import local_server
 
-    done = local_server.deploy(remove, force)
-    told = {
-        "deployed": done.names, "left": done.left, "removed": done.removed,
-        "file": done.file, "notes": done.notes,
+    deployment = local_server.deploy(remove, force)
+    result = {
+        "deployed": deployment.names, "left": deployment.left, "removed": deployment.removed,
+        "file": deployment.file, "notes": deployment.notes,
     }  # fmt: skip
-    answer(as_json, told, map(as_typed, done.lines()))
+    answer(as_json, result, map(as_typed, deployment.lines()))

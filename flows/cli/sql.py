@@ -1,4 +1,4 @@
-"""``bpeline sql``: questions to versions and their words in SQL."""
+"""``bpeline sql``: query versions and word counts in SQL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 40
 _WIDEST = 60  # characters of a cell
-_ESCAPED = b"\\'\""  # so that DuckDB reads what it gets back: 'a\xE2'::BLOB
+_ESCAPED = b"\\'\""  # so that DuckDB can parse the output again: 'a\xE2'::BLOB
 
 
 @command(
@@ -39,37 +39,36 @@ _ESCAPED = b"\\'\""  # so that DuckDB reads what it gets back: 'a\xE2'::BLOB
     "bpeline sql - < question.sql",
 )
 @click.argument("statement")
-@click.option("--csv", "as_csv", is_flag=True, help="Print CSV, with the names of the columns.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
 @click.option("-o", "--output", type=FILE, help="Write the rows to a Parquet file.")
 @click.option(
     "--rows",
     type=click.IntRange(1),
     default=_SHOWN,
     metavar="N",
-    help="How many rows a table for people shows; --json, --csv and -o give all.",
+    help="Maximum rows of the printed table; --json, --csv and -o give all.",
 )
 def sql(statement: str, as_csv: bool, output: Path | None, rows: int, as_json: bool) -> None:
-    """Answer STATEMENT, one SELECT of DuckDB's SQL ("-": standard input).
+    """Run STATEMENT, one SELECT in DuckDB's SQL ("-": standard input).
 
     \b
     Tables:
       versions, sources, chunks, runs
       tokens('news/3')        id, bytes, text, rank, count, made, words, slices
       merges('news/3')        rank, id, left_id, right_id, and their bytes
-      word_counts('news/3')   the words it was trained on
+      word_counts('news/3')   the words of its training
       words_of_source('news/3', 'english')
       splits('news/3')        word, count, tokens, ids
 
-    A version is name@alias, name/number or a digest. What a statement reads is added to the
-    workspace's words.duckdb when it is first asked for; every DuckDB client since 1.4 opens
-    that file, read-only. Nothing else can be read, and nothing written. docs/querying.md
-    describes all columns.
+    A version is name@alias, name/number or a digest. Tables are added to words.duckdb in the
+    workspace when first read; DuckDB clients from 1.4 on can open that file read-only. Statements
+    cannot read other files or write. For all columns, see docs/querying.md.
     """
     from bpeline.registry.querying import querying
 
     if as_json + as_csv + (output is not None) > 1:
         raise InvalidOption(
-            "several forms of the answer were asked for",
+            "several output formats were given",
             "expected one of --json, --csv and -o FILE, or none for a table",
             "leave out all but one",
         )
@@ -90,7 +89,6 @@ def _say(what: str) -> None:
 
 
 def _print_json(answer: Answer) -> None:
-    """A list of objects, written row by row."""
     columns, rows = answer.rows()
     begin = "["
     for row in rows:
@@ -110,20 +108,21 @@ def _print_csv(answer: Answer) -> None:
 
 def _print_table(answer: Answer, most: int) -> None:
     columns, rows = answer.rows()
-    shown = list(itertools.islice(rows, most))
+    first_rows = list(itertools.islice(rows, most))
     numbers = [
-        any(one is not None for one in values) and all(_is_number(one) for one in values)
-        for values in _columns_of(shown, len(columns))
+        any(value_ is not None for value_ in values)
+        and all(_is_number(value_) for value_ in values)
+        for values in _columns_of(first_rows, len(columns))
     ]
-    cells = [[_cell(value) for value in row] for row in shown]
-    left = [at for at, number in enumerate(numbers) if not number]
-    for line in Table(columns, cells, left).lines(bordered=True):
+    cells = [[_cell(value) for value in row] for row in first_rows]
+    left_aligned = [at for at, number in enumerate(numbers) if not number]
+    for line in Table(columns, cells, left_aligned).lines(bordered=True):
         click.echo(line)
     more = next(rows, None) is not None
     click.echo(
-        f"the first {counted(most, 'row')}; --rows N shows more, --csv and --json all"
+        f"first {counted(most, 'row')}; for more use --rows N, for all --csv or --json"
         if more
-        else f"{counted(len(shown), 'row')}",
+        else f"{counted(len(first_rows), 'row')}",
         err=more,
     )
 
@@ -140,7 +139,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _cell(value: Any) -> str:
-    """What a person reads: control characters and what has no glyph escaped."""
     if value is None:
         return ""
     if isinstance(value, float):
@@ -152,8 +150,10 @@ def _cell(value: Any) -> str:
     if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() else one.encode("unicode_escape", "surrogatepass").decode()
-        for one in text
+        character
+        if character.isprintable()
+        else character.encode("unicode_escape", "surrogatepass").decode()
+        for character in text
     )
 
 
@@ -163,7 +163,7 @@ def _csv_value(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: bytes and times as DuckDB writes them."""
+    """A value for JSON, with bytes and times as DuckDB writes them."""
     if isinstance(value, bytes):
         return "".join(
             chr(one) if 32 <= one < 127 and one not in _ESCAPED else f"\\x{one:02X}"

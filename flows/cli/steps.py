@@ -1,4 +1,4 @@
-"""``bpeline train --show-steps``: what training does on a small text, merge by merge."""
+"""``bpeline train --show-steps``: print a training on small files merge by merge."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bpeline.tokenizer_core.errors import InvalidOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_MERGES = 10  # shown when neither --merges nor --vocab-size says how many
+_MERGES = 10  # without --merges
 
 
 def show_steps(
     paths: Sequence[str], parameters: dict[str, Any], merges: int | None, as_json: bool
 ) -> None:
-    """Print each merge of a training on small files: the words, tokens and pairs after it."""
+    """Print each merge with the words, tokens and pairs after it."""
     from bpeline.tokenizer_core import count_words
     from bpeline.tokenizer_core.algorithms import lines_of, steps_of
     from bpeline.tokenizer_core.plugins import kind_of
@@ -27,8 +27,8 @@ def show_steps(
     own = {"special_tokens", "required_tokens", "forbid", "forbidden_tokens", "forbid_from"}
     if parameters.keys() & own:
         raise InvalidOption(
-            "--show-steps was given together with tokens of your own",
-            "expected plain texts only",
+            "--show-steps was given together with special, required or forbidden tokens",
+            "expected plain text only",
             "leave out --special-token, --required-token and --forbid",
         )
     names = {"end_of_word", "joined", "score", "continuation"} & parameters["options"].keys()
@@ -36,7 +36,7 @@ def show_steps(
     options |= {name: parameters[name] for name in ("tie_break", "min_count") if name in parameters}
     pattern = parameters.get("pattern") or kind_of(algorithm).default_pattern
     counts = count_words(list(paths), pattern)
-    shown = list(steps_of(algorithm, counts, _MERGES if merges is None else merges, **options))
+    steps = list(steps_of(algorithm, counts, _MERGES if merges is None else merges, **options))
     records = [
         {
             "merge": step.merge and [step.merge.left, step.merge.right],
@@ -50,6 +50,6 @@ def show_steps(
                 for pair in step.best_pairs
             ],
         }
-        for step in shown
+        for step in steps
     ]
-    answer(as_json, records, (line for step in shown for line in lines_of(step)))
+    answer(as_json, records, (line for step in steps for line in lines_of(step)))

@@ -1,4 +1,4 @@
-"""``bpeline sweep``: sizes, patterns, variants and mixtures side by side, to choose from."""
+"""``bpeline sweep``: compare sizes, patterns, variants and mixtures."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from bpeline.flows.wording import as_typed
 from bpeline.registry.environment import addresses
 from bpeline.tokenizer_core.errors import InvalidOption
 
-# What a sweep varies, and what only a new version is asked.
+# Parameters of a project that a sweep does not take over.
 _NOT_SWEPT = ("name", "pattern", "vocab_size", "largest_size", "model_shape", "rules", "roles")
-# What is chosen of the sweep, said already, or changes no tokenizer.
+# Options that the printed `bpeline train` command replaces or does not need.
 _NOT_OF_TRAINING = {
     "paths", "name", "sizes", "patterns", "variants", "weights", "temperatures", "workers",
     "model_shape", "as_json",
@@ -39,11 +39,8 @@ if TYPE_CHECKING:
 
 @command(
     "bpeline sweep corpus/ --name news --sizes 8000,16000,32000,64000",
-    "bpeline sweep",
     "bpeline sweep corpus/ --name news --sizes 16000,32000 --pattern gpt2 --pattern cl100k --json",
     "bpeline sweep corpus/ --name news --sizes 32000,64000,128000 --model-shape llama-3.1-8b",
-    "bpeline sweep corpus/ --name words --sizes 8000,16000 --algorithm wordpiece",
-    "bpeline sweep corpus/ --name news --sizes 32000 --eval 'german:language=de=heldout/de/*.txt'",
     "bpeline sweep --source 'en=en/*.txt' --source 'de=de/*.txt' --name two --sizes 32000 "
     "--variant plain --variant whole-characters --variant parity --variant superbpe",
     "bpeline sweep corpus.toml --sizes 32000 --weights de=2 --weights de=4,en=1 --temperatures 2,5",
@@ -52,7 +49,7 @@ if TYPE_CHECKING:
 @click.argument("paths", nargs=-1, metavar="[PATHS|REF]...")
 @click.option(
     "--name",
-    help="The tokenizer's name: the experiment in MLflow.  [default: that of a corpus file or REF]",
+    help="Name of the experiment in MLflow.  [default: that of a corpus file or REF]",
 )
 @click.option("--sizes", metavar="N,N,…", help="Vocabulary sizes.  [default: that of REF]")
 @project_option
@@ -60,60 +57,62 @@ if TYPE_CHECKING:
     "--pattern",
     "patterns",
     multiple=True,
-    help="Split pattern: a name or a regex; repeat for more.  [default: that of the algorithm, "
-    "gpt2 for byte-bpe]",
+    help="Split pattern: a name or a regex. Repeatable.  [default: that of the algorithm, gpt2 "
+    "for byte-bpe]",
 )
 @click.option(
     "--variant",
     "variants",
     multiple=True,
     type=click.Choice(list(VARIANTS)),
-    help="Also train it so: tokens of whole characters (`bpeline train --characters`), languages "
-    "served alike (`bpeline train --parity`, with --source), or superwords; repeat for more.  "
-    "[default: plain]",
+    help="Kind of training, see `bpeline train --characters`, `bpeline train --parity` and "
+    "`bpeline derive superwords`. Repeatable.  [default: plain]",
 )
 @click.option(
     "--weights",
     multiple=True,
     metavar="SOURCE=W,…",
-    help="A mixture of the named sources: those left out keep their weights; repeat for more.",
+    help="Weights of a mixture; other sources keep theirs. Repeatable.",
 )
 @click.option(
-    "--temperatures", metavar="T,T,…", help="Each a mixture, with the weights as they are."
+    "--temperatures", metavar="T,T,…", help="Temperatures; each is a mixture of the sources."
 )
-@click.option("--source", "sources", multiple=True, metavar="NAME=FILES", help="Instead of PATHS.")
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME=FILES", help="As for `bpeline train`."
+)
 @click.option(
     "--algorithm",
     type=click.Choice(sorted(CHOICES)),
-    help="As of `bpeline train`, with its usual options.  [default: byte-bpe]",
+    help="Algorithm, with its default options.  [default: byte-bpe]",
 )
-@click.option("--special-token", "special_tokens", multiple=True, help="As of `bpeline train`.")
-@click.option("--eval", "evaluation", multiple=True, metavar="NAME=FILES", help="Likewise.")
-@click.option("--baseline", "baselines", multiple=True, metavar="[NAME=]REF", help="Likewise.")
-@click.option("--held-out", type=float, help="Likewise.  [default: 0.01]")
-@click.option("--min-count", type=int, help="Likewise.  [default: 2]")
-@click.option("--deduplicate", is_flag=True, default=None, help="Likewise.")
-@click.option("--text-field", help="Likewise.  [default: text]")
-@click.option("--threads", "workers", type=int, help="Threads for counting.  [default: all cores]")
+@click.option("--special-token", "special_tokens", multiple=True, help="As for `bpeline train`.")
+@click.option(
+    "--eval", "evaluation", multiple=True, metavar="NAME=FILES", help="As for `bpeline train`."
+)
+@click.option(
+    "--baseline", "baselines", multiple=True, metavar="[NAME=]REF", help="As for `bpeline train`."
+)
+@click.option("--held-out", type=float, help="As for `bpeline train`.  [default: 0.01]")
+@click.option("--min-count", type=int, help="As for `bpeline train`.  [default: 2]")
+@click.option("--deduplicate", is_flag=True, default=None, help="As for `bpeline train`.")
+@click.option("--text-field", help="As for `bpeline train`.  [default: text]")
+@click.option("--threads", "workers", type=int, help="Number of threads.  [default: one per core]")
 @model_shape_option
 def sweep(
     paths: tuple[str, ...], name: str | None, sizes: str | None, patterns: tuple[str, ...],
     variants: tuple[str, ...], weights: tuple[str, ...], temperatures: str | None,
     model_shape: str | None, as_json: bool, **given: Any,
 ) -> None:  # fmt: skip
-    """Measure several sizes, patterns, variants and mixtures on PATHS; register nothing.
+    """Compare sizes, patterns, variants and mixtures on PATHS.
 
-    Without PATHS those of the project's bpeline.toml, with its name, pattern and other parameters;
-    what is compared stands in its table [sweep]. PATHS for its name replace its corpus alone.
+    Nothing is registered. Without PATHS, the corpus, parameters and [sweep] table of bpeline.toml
+    are used. For the name of the project, PATHS only replace its corpus.
 
-    Counting is done once for each pattern, and one training serves all its sizes (of another
-    algorithm than byte-bpe, each size is learned). In MLflow the
-    sweep is a run with a nested run for each combination. The one you choose is trained by
-    `bpeline train` without learning anything again.
+    Text is counted once for each pattern. With byte-bpe, one training serves all sizes. In MLflow a
+    sweep is a run with a nested run for each combination. `bpeline train` then reuses the merges.
 
-    With --weights or --temperatures the mixture that there is and each of yours is trained on the
-    same counts and measured on every source. In place of PATHS, REF is a version that was trained
-    on named sources; its parameters hold where you give no others.
+    --weights and --temperatures compare mixtures with the current one, on the same counts and on
+    every source. REF in place of PATHS is a version trained on named sources.
     """
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
@@ -123,7 +122,7 @@ def sweep(
     typed_paths, typed_name = paths, name
     compared: dict[str, Any] = {"patterns": patterns, "variants": variants}
     compared |= {"sizes": _sizes(sizes) if sizes else (), "model_shape": model_shape}
-    mixtures = [_weights(one) for one in weights], _temperatures(temperatures or "")
+    mixtures = [_weights(item) for item in weights], _temperatures(temperatures or "")
     of_version = any(mixtures) and is_version(paths)
     if len(paths) == 1 and is_file(paths[0]):
         name = name or Path(paths[0]).stem.lower()
@@ -135,14 +134,14 @@ def sweep(
         name, paths, compared, given = of_project
     if not compared["sizes"] and not of_version:
         raise InvalidOption(
-            "no size was named",
-            "vocabulary sizes, here or below [sweep] in bpeline.toml",
+            "no vocabulary sizes were given",
+            "expected --sizes, or sizes below [sweep] in bpeline.toml",
             "add `--sizes 8000,16000,32000`",
         )
     if name is None and not of_version:
         raise InvalidOption(
-            "the sweep needs a name, which its experiment in MLflow has",
-            "accepted are names such as news",
+            "the sweep has no name",
+            "expected a name for its experiment in MLflow, such as news",
             "add `--name news`",
         )
     paths = tuple(with_standard_input(paths, given["text_field"] or "text"))
@@ -153,16 +152,16 @@ def sweep(
     }
     home = addresses().workspace
     shape = compared["model_shape"]
-    named = None if shape is None else named_shape(shape)
+    model = None if shape is None else named_shape(shape)
     patterns, variants = tuple(compared["patterns"]), tuple(compared["variants"])
     with progress.listening(progress.for_stream(sys.stderr)):
-        done = sweep_all(
+        result = sweep_all(
             list(paths),
             name,
             compared["sizes"],
             patterns,
             home,
-            named,
+            model,
             variants,
             *mixtures,
             **parameters,
@@ -171,25 +170,25 @@ def sweep(
     if project is not None and project_is_named():
         chosen = ["--project", str(project.path), *chosen]
     if project is None or typed_name:
-        chosen = ["--name", done.name, *chosen]
+        chosen = ["--name", result.name, *chosen]
     corpus = ("--source", "NAME=FILES") if of_version else typed_paths and paths
     lines = [
         "",
-        *table_of(done).lines(),
-        f"\n{done.measured_on}",
-        f"MLflow     {reached(done.link)}",
+        *table_of(result).lines(),
+        f"\n{result.measured_on}",
+        f"MLflow     {reached(result.link)}",
     ]
     lines.append(f"register:  bpeline train {shlex.join([*corpus, *chosen])}")
-    lines += [f"           {one}: add {typed(one)}" for one in variants if typed(one)]
+    lines += [f"           {item}: add {typed(item)}" for item in variants if typed(item)]
     if SUPERBPE in variants:
         lines.append(
             f"           {SUPERBPE}: then bpeline derive superwords "
-            f"{shlex.quote(done.name)}@candidate --vocab-size N "
-            "--transition-size M, with nine tenths of N for M"
+            f"{shlex.quote(result.name)}@candidate --vocab-size N "
+            "--transition-size M, with M = 0.9 N"
         )
     if any(mixtures):
         lines.append("           mixtures: add --temperature T, or :weight=W to names of sources")
-    answer(as_json, asdict(done), map(as_typed, lines))
+    answer(as_json, asdict(result), map(as_typed, lines))
 
 
 def _merged_with_project(
@@ -199,27 +198,30 @@ def _merged_with_project(
     compared: dict[str, Any],
     given: dict[str, Any],
 ) -> tuple[str, tuple[str, ...], dict[str, Any], dict[str, Any]]:
-    """Name, paths, what is compared, and others: as typed, else as the project's file says."""
-    asked = project.with_typed({**given, "paths": paths})
-    merged = {**given, **{key: asked[key] for key in asked if key not in _NOT_SWEPT}}
+    """Name, paths, compared values and other parameters: as typed, or from the project file."""
+    project_parameters = project.with_typed({**given, "paths": paths})
+    merged = {
+        **given,
+        **{key: project_parameters[key] for key in project_parameters if key not in _NOT_SWEPT},
+    }
     pattern = project.parameters.get("pattern")
     own = {} if pattern is None else {"patterns": [pattern]}
     own |= {key: value for key, value in project.parameters.items() if key == "model_shape"}
-    listed = {**own, **project.sweep}
-    compared = {one: value or listed.get(one, value) for one, value in compared.items()}
+    defaults = {**own, **project.sweep}
+    compared = {field: value or defaults.get(field, value) for field, value in compared.items()}
     return name or project.name, tuple(merged.pop("paths")), compared, merged
 
 
 def _options_given() -> list[str]:
-    """The options of this command that a training must be given too to make the same tokenizers."""
+    """The options that `bpeline train` needs to train the same tokenizer."""
     context = click.get_current_context()
     typed: list[str] = []
     for option in context.command.params:
         value = context.params.get(option.name or "")
         if option.name in _NOT_OF_TRAINING or value == option.get_default(context) or not value:
             continue
-        for one in value if isinstance(value, tuple) else (value,):
-            typed += [option.opts[0]] if one is True else [option.opts[0], str(one)]
+        for item in value if isinstance(value, tuple) else (value,):
+            typed += [option.opts[0]] if item is True else [option.opts[0], str(item)]
     return typed
 
 
@@ -229,19 +231,19 @@ def _sizes(text: str) -> list[int]:
     except ValueError:
         raise InvalidOption(
             f"--sizes is {text!r}",
-            "accepted: whole numbers with commas between them",
+            "expected comma-separated whole numbers",
             "type `--sizes 8000,16000,32000`",
         ) from None
 
 
 def _weights(text: str) -> dict[str, float]:
-    pairs = [one.partition("=") for one in text.split(",") if one.strip()]
+    pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     try:
         return {name.strip(): float(weight) for name, _, weight in pairs}
     except ValueError:
         raise InvalidOption(
             f"--weights is {text!r}",
-            "accepted: names of sources with numbers, and commas between them",
+            "expected comma-separated SOURCE=NUMBER",
             "type `--weights de=2,en=1`",
         ) from None
 
@@ -252,6 +254,6 @@ def _temperatures(text: str) -> list[float]:
     except ValueError:
         raise InvalidOption(
             f"--temperatures is {text!r}",
-            "accepted: numbers with commas between them",
+            "expected comma-separated numbers",
             "type `--temperatures 1,2,5`",
         ) from None

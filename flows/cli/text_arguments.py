@@ -1,4 +1,4 @@
-"""Texts of arguments, files and standard input."""
+"""Read text from arguments, files and standard input."""
 
 from __future__ import annotations
 
@@ -23,59 +23,55 @@ from bpeline.tokenizer_core.errors import (
     UnreadableSource,
 )
 
-_MAX_BYTES = 4 << 30  # of a file that is one text
+_MAX_BYTES = 4 << 30  # limit for a file that is one text
 
 
 def text_of(text: str | None, file: Path | None) -> str:
-    """The text that was given, or a file's; standard input for ``-`` or nothing.
+    """The typed text or that of a file; standard input for ``-`` or nothing.
 
     Raises:
-        InvalidOption: both a text and a file; a text that is the name of a file.
+        InvalidOption: both a text and a file, or a text that is the name of a file.
         InvalidUtf8, MissingSource, UnreadableSource: it cannot be read.
     """
     if text is not None and file is not None:
         raise InvalidOption(
-            "both a text and a file were given", "either of them", "leave one of them out"
+            "both a text and a file were given", "expected one of them", "leave one of them out"
         )
     return _decoded(file) if file is not None or text in {None, "-"} else _typed(str(text))
 
 
 def _typed(text: str) -> str:
-    """A text from the command line, where bytes that are not UTF-8 arrive as lone surrogates."""
+    """Check a typed text; invalid UTF-8 arrives as lone surrogates."""
     if os.path.isfile(text):
         name = shlex.quote(text)
         raise InvalidOption(
             f"{text} is a file, and a text was expected",
-            "a text, - for standard input, or a file after --file",
+            "expected a text, - for standard input, or --file",
             f"type --file {name} instead; for the name itself: printf %s {name} | bpeline … -",
         )
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise InvalidUtf8(
-            f"the text given is not UTF-8 at character {error.start}",
-            "text in UTF-8",
-            "put it into a file and convert that first, for example with iconv",
+            f"the text is not UTF-8 at character {error.start}",
+            "expected UTF-8",
+            "write it to a file and convert that, for example with iconv",
         ) from error
     return text
 
 
 def content_of(file: Path, kind: str) -> bytes:
-    """The bytes of a file; ``kind`` is what it should be, such as "text file".
-
-    Raises:
-        MissingSource, UnreadableSource: it cannot be read.
-    """
+    """Read a file; ``kind`` names it in errors, such as "text file"."""
     try:
         return read_file(file, _MAX_BYTES, pipes=True)
     except FileNotFoundError as error:
         raise MissingSource(
-            f"there is no file {file}", f"the path of a {kind}", "check the spelling"
+            f"there is no file {file}", f"expected the path of a {kind}", "check the spelling"
         ) from error
     except OSError as error:
         raise UnreadableSource(
             f"{file} cannot be read: {error.strerror}",
-            f"a readable {kind} or pipe of at most {_MAX_BYTES:,} bytes",
+            f"expected a readable {kind} or pipe of at most {_MAX_BYTES:,} bytes",
             f"ls -l {shlex.quote(str(file))}",
         ) from error
 
@@ -87,7 +83,7 @@ def _decoded(file: Path | None) -> str:
     except UnicodeDecodeError as error:
         raise InvalidUtf8(
             f"{file or 'standard input'} is not UTF-8 at byte {error.start}",
-            "text in UTF-8",
+            "expected UTF-8",
             "convert it first, for example with iconv",
         ) from error
 
@@ -97,31 +93,21 @@ _KINDS = {"txt": "text", "jsonl": "JSON lines", "json": "JSON", "csv": "CSV", "t
 
 
 def standard_input() -> TextIO:
-    """The stream that ``-`` stands for; the only place that uses it.
-
-    Raises:
-        InvalidOption: it is closed.
-    """
+    """Standard input; raises `InvalidOption` if it is closed."""
     if sys.stdin is None:
         raise InvalidOption(
             "standard input is closed",
-            "a file or a pipe that can be read",
+            "expected a readable file or pipe",
             f"type `{typed_again()} < FILE`",
         )
     return sys.stdin
 
 
 def with_standard_input(paths: Sequence[str], text_field: str | None) -> list[str]:
-    """The paths, ``-`` replaced by a file of the workspace that says what came there.
+    """Replace ``-`` in paths by a workspace file with the content of standard input.
 
-    Args:
-        paths: what was typed.
-        text_field: the member or column of documents; None where the version that is asked for
-            says which.
-
-    Raises:
-        InvalidOption: standard input is a terminal.
-        BpelineError: see `keep_standard_input`.
+    ``text_field`` None means that of the version. Errors as `keep_standard_input`, and
+    `InvalidOption` if standard input is a terminal.
     """
     if "-" not in paths or os.path.exists("-"):
         return list(paths)
@@ -129,17 +115,17 @@ def with_standard_input(paths: Sequence[str], text_field: str | None) -> list[st
     if standard_input().isatty():
         raise InvalidOption(
             "- means standard input, which is a terminal",
-            "a corpus in a pipe",
+            "expected a pipe or a file",
             f"type `zstdcat corpus.txt.zst | {typed_again()}`",
         )
     workspace = Workspace.open(addresses().home)
-    kept = keep_standard_input(workspace, standard_input().buffer, text_field)
-    click.echo(f"note: {read_as(kept.name)}, and kept as {kept}", err=True)
-    return [str(kept) if path == "-" else path for path in dict.fromkeys(paths)]
+    saved = keep_standard_input(workspace, standard_input().buffer, text_field)
+    click.echo(f"note: {read_as(saved.name)}, saved as {saved}", err=True)
+    return [str(saved) if path == "-" else path for path in dict.fromkeys(paths)]
 
 
 def read_as(name: str) -> str:
-    """What standard input was taken for, by the name of the file that it became."""
+    """A sentence about the detected type of standard input, from the name of its file."""
     extension, _, compression = name.partition(".")[2].partition(".")
     kind = _KINDS.get(extension, extension)
     return f"standard input is read as {kind}{compression and f', compressed ({compression})'}"

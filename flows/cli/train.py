@@ -45,9 +45,8 @@ if TYPE_CHECKING:
 
 @command(
     "bpeline train --demo",
-    "bpeline train                                      # as bpeline.toml says",
+    "bpeline train                                      # the project in bpeline.toml",
     "bpeline train corpus/ --name news --vocab-size 32000 --special-token '<|endoftext|>'",
-    "bpeline train corpus/ --name news --vocab-size auto --model-shape llama-3.2-1b",
     "bpeline train --source 'en=en/*.txt' --source 'de:weight=2=de/*.txt' --name two",
     "bpeline train corpus/ --name words --algorithm wordpiece --set options.score=gain",
     "zstdcat corpus.txt.zst | bpeline train - --name news",
@@ -71,7 +70,7 @@ if TYPE_CHECKING:
         "forbid": {"metavar": "NAME|REGEX"},
         "forbid_from": {"metavar": "REF"},
         "forbidden_tokens": {"option": "--forbidden-token"},
-        "tie_break": {"type": str},  # what there is, the algorithm says
+        "tie_break": {"type": str},  # the algorithm checks the value
         "sources": {"option": "--source", "metavar": "NAME=FILES"},
         "evaluation": {"option": "--eval", "metavar": "NAME=FILES"},
         "baselines": {"option": "--baseline", "metavar": "[NAME=]REF"},
@@ -87,77 +86,79 @@ if TYPE_CHECKING:
     "--required-list",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="A file of texts that become tokens, one a line with its spaces. Repeat for more.",
+    help="File of texts that become tokens, one per line with its spaces. Repeatable.",
 )
 @click.option(
     "--forbid-list",
     multiple=True,
     type=click.Path(dir_okay=False),
-    help="A file of tokens that are not made, one a line with its spaces. Repeat for more.",
+    help="File of forbidden tokens, one per line with its spaces. Repeatable.",
 )
 @click.option("--merges", type=int, help="Number of merges, instead of --vocab-size.")
-@click.option("--end-of-word", help="With char-bpe and frequency-bpe.  [default: </w>]")
+@click.option(
+    "--end-of-word", help="With char-bpe and frequency-bpe: end-of-word mark.  [default: </w>]"
+)
 @click.option(
     "--joined",
     is_flag=True,
     default=None,
-    help="With char-bpe: the end-of-word mark joins the last character.",
+    help="With char-bpe: attach the end-of-word mark to the last character.",
 )
-@click.option("--unknown", help="With char-bpe (<unk>) and wordpiece ([UNK]): the unknown token.")
+@click.option("--unknown", help="Unknown token, <unk> for char-bpe and [UNK] for wordpiece.")
 @click.option(
     "--encoding",
     type=click.Choice(list(ENCODINGS)),
-    help="With char-bpe: merges in their order, or the longest token first; with greedy-trained "
-    "words of the corpus keep the splits of training.  [default: merges]",
+    help="With char-bpe: apply merges in order, or the longest token first; greedy-trained keeps "
+    "the splits of training for the words of the corpus.  [default: merges]",
 )
 @click.option(
     "--score",
     type=click.Choice(list(SCORES)),
-    help="With wordpiece; likelihood is exact, for small corpora.  [default: ratio]",
+    help="With wordpiece: score of a pair; likelihood is for small corpora.  [default: ratio]",
 )
-@click.option("--continuation", help="With wordpiece: what tokens inside words begin with.  [##]")
-@click.option("--max-word-characters", type=int, help="With wordpiece: longer ones are unknown.")
+@click.option(
+    "--continuation", help="With wordpiece: prefix of tokens inside words.  [default: ##]"
+)
+@click.option("--max-word-characters", type=int, help="With wordpiece: longer words are unknown.")
 @click.option(
     "--sentences",
     metavar="punkt|punkt:LANGUAGE|lines|none",
-    help="With frequency-bpe: what is put between marks. punkt:english, or punkt:DIRECTORY, takes "
-    "trained tables of NLTK's punkt_tab.  [default: punkt]",
+    help="With frequency-bpe: sentence splitter; punkt:english or punkt:DIRECTORY uses tables of "
+    "NLTK's punkt_tab.  [default: punkt]",
 )
 @click.option(
     "--word-sentences",
     type=click.Choice(list(WORD_SENTENCES)),
-    help="With frequency-bpe and punkt: words are counted within sentences, or in the text as a "
-    "whole.  [default: sentences]",
+    help="With frequency-bpe and punkt: count words in each sentence or in the whole text.  "
+    "[default: sentences]",
 )
 @click.option(
     "--parts",
     type=click.Choice(list(PARTS)),
-    help="With frequency-bpe: none gives no ids to what is only part of longer tokens, and encodes "
-    "it as unknown.  [default: all]",
+    help="With frequency-bpe: none gives parts of longer tokens no ids and encodes them as "
+    "unknown.  [default: all]",
 )
 @click.option(
     "--min-sentence-characters",
     type=int,
     metavar="N",
-    help="With frequency-bpe: shorter sentences are left out of encoded texts; with 2, those of "
-    "one character.  [default: 1]",
+    help="With frequency-bpe: leave shorter sentences out of encoded texts.  [default: 1]",
 )
 @click.option(
     "--joint",
     multiple=True,
     metavar="LANGUAGE=PATH",
-    help="Instead of PATHS: one tokenizer for these languages together, and what separate ones "
-    "would be; repeat.",
+    help="Instead of PATHS: train one tokenizer on these languages and compare it with separate "
+    "ones. Repeatable.",
 )
 @click.option(
     "--separate",
     multiple=True,
     metavar="LANGUAGE=PATH",
-    help="Instead of PATHS: a tokenizer NAME-LANGUAGE for each, and what a joint one would be.",
+    help="Instead of PATHS: train a tokenizer NAME-LANGUAGE for each language and compare them "
+    "with a joint one. Repeatable.",
 )
-@click.option(
-    "--dry-run", is_flag=True, help="Show what is cached and what would be read, and stop."
-)
+@click.option("--dry-run", is_flag=True, help="Show what is cached and what would be read.")
 @click.option("--show-steps", is_flag=True, help="Print each merge; register nothing.")
 @settings_option
 @click.option("--demo", is_flag=True, help="Train on the Python standard library's source text.")
@@ -179,9 +180,9 @@ def train(
 
     PATHS are files, directories, globs or URLs of text, .jsonl, .csv, .tsv, .json, .parquet or
     .arrow, compressed or not; one .toml file of named sources; or "-" for standard input. Without
-    PATHS, bpeline.toml of this directory or one above says what to train. Options override it.
+    PATHS, bpeline.toml in this or a parent directory is used. Options override it.
 
-    After an interruption, the same command continues.
+    Run the same command again to continue after an interruption.
     """
     given = with_settings(TrainingRequest, given, settings)
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
@@ -192,21 +193,21 @@ def train(
         if lists:
             from bpeline.tokenizer_core.training import read_token_list
 
-            listed = (token for path in lists for token in read_token_list(path))
-            parameters[name] = [*given[name], *listed]
-    named = project_is_named()
-    others = bool(paths or demo or show_steps or given["sources"] or given["counts"])
-    if named and (demo or show_steps or joint or separate):
+            tokens = (token for path in lists for token in read_token_list(path))
+            parameters[name] = [*given[name], *tokens]
+    project_given = project_is_named()
+    other_corpus = bool(paths or demo or show_steps or given["sources"] or given["counts"])
+    if project_given and (demo or show_steps or joint or separate):
         raise InvalidOption(
             "--project was given together with --demo, --show-steps, --joint or --separate",
-            "a project trains one tokenizer, on its own corpus or on what is typed",
-            "leave --project out",
+            "expected PATHS or the corpus of the project",
+            "leave out --project",
         )
-    if bool(joint) + bool(separate) + others > 1:
+    if bool(joint) + bool(separate) + other_corpus > 1:
         raise InvalidOption(
-            "--joint and --separate bring their own files, and more was given",
-            "either PATHS (or --demo, or --show-steps), or --joint, or --separate",
-            "leave all but one of them out",
+            "--joint or --separate was given together with another corpus",
+            "expected either PATHS (or --demo, or --show-steps), or --joint, or --separate",
+            "leave out all but one of them",
         )
     if show_steps:
         from bpeline.flows.cli.steps import show_steps as show
@@ -217,39 +218,39 @@ def train(
         _add_demo(parameters, paths)
     elif paths:
         parameters["paths"] = paths
-    elif joint or separate or others:
+    elif joint or separate or other_corpus:
         parameters["paths"] = ()
     if joint or separate:
         if (path := find_project()) is not None:
-            click.echo(f"note: {path} is not read with --joint and --separate", err=True)
-    elif project := project_for(parameters.get("name"), needed=not others):
+            click.echo(f"note: {path} is not used with --joint and --separate", err=True)
+    elif project := project_for(parameters.get("name"), needed=not other_corpus):
         parameters = project.with_typed(parameters)
     if paths:
         field = parameters.get("text_field", "text")
         parameters["paths"] = with_standard_input(paths, field)
     if "name" not in parameters:
         raise InvalidOption(
-            "the tokenizer needs a name to be registered under",
-            "accepted are names such as news or news-32k",
+            "the tokenizer has no name",
+            "expected a name to register under, such as news or news-32k",
             "add `--name news`, or type `bpeline train --demo`",
         )
     if merges is not None:
         if given["vocab_size"] is not None:
             raise InvalidOption(
                 "--vocab-size and --merges were both given",
-                "each follows from the other",
+                "expected one of them",
                 "leave one of them out",
             )
         if merges < 0:
             raise InvalidOption(
-                f"--merges is {merges}", "accepted: whole numbers from 0", "type `--merges 31744`"
+                f"--merges is {merges}", "expected a whole number from 0", "type `--merges 31744`"
             )
         if parameters.get("algorithm", BYTE_BPE) == BYTE_BPE:
             parameters["vocab_size"] = 256 + len(parameters.get("special_tokens", ())) + merges
         else:
             parameters["options"] = {**parameters.get("options", {}), "merges": merges}
     if paths:
-        TrainingRequest.checked(**parameters)  # what else is wrong is said first
+        TrainingRequest.checked(**parameters)  # report other errors before missing files
         _refuse_missing(paths)
     if joint or separate:
         from bpeline.flows.train_languages import train_languages
@@ -257,8 +258,8 @@ def train(
         del parameters["paths"]
         name, languages = parameters.pop("name"), _languages_of(joint or separate)
         choice: Literal["joint", "separate"] = "joint" if joint else "separate"
-        done = train_languages(languages, choice, name, run_training, **parameters)
-        print_summary(done, as_json)
+        summary = train_languages(languages, choice, name, run_training, **parameters)
+        print_summary(summary, as_json)
     elif dry_run:
         print_plan(parameters, as_json)
     else:
@@ -266,38 +267,38 @@ def train(
 
 
 def print_plan(parameters: dict[str, Any], as_json: bool) -> None:
-    """What a training of these parameters would do."""
+    """Print what a training with these parameters would do."""
     from bpeline.flows.evaluation import with_forbidden_tokens
     from bpeline.flows.trainings import plan_training
 
-    request, found = with_forbidden_tokens(
+    request, remark = with_forbidden_tokens(
         TrainingRequest.checked(**parameters), addresses().workspace
     )
     planned = plan_training(request, addresses().home)
-    if found:
-        planned = replace(planned, notes=(*planned.notes, found))
+    if remark:
+        planned = replace(planned, notes=(*planned.notes, remark))
     answer(as_json, planned.as_dict(), [as_typed(planned.as_text())])
 
 
 def _refuse_missing(paths: Sequence[str]) -> None:
-    """Say at once that a file is not there: what reads files takes seconds to be imported."""
+    """Report missing files early: importing the readers takes seconds."""
     for path in paths:
-        plain = path != "-" and not path.endswith(".toml") and not set(path) & set(":*?[")
-        if plain and not os.path.lexists(os.path.expanduser(path)):
+        is_plain_path = path != "-" and not path.endswith(".toml") and not set(path) & set(":*?[")
+        if is_plain_path and not os.path.lexists(os.path.expanduser(path)):
             from bpeline.tokenizer_core.corpus import Source, find_source_files
 
             find_source_files([Source(path)])
 
 
 def _languages_of(named: Sequence[str]) -> dict[str, list[str]]:
-    """``LANGUAGE=PATH`` as language → paths, in order."""
+    """Parse ``LANGUAGE=PATH`` into language → paths, in order."""
     languages: dict[str, list[str]] = {}
-    for one in named:
-        language, equals, path = one.partition("=")
+    for spelling in named:
+        language, equals, path = spelling.partition("=")
         if not (language and equals and path):
             raise InvalidOption(
-                f"{one!r} names no language and its files",
-                "accepted: a name, '=', and a file, directory or glob",
+                f"{spelling!r} is not LANGUAGE=PATH",
+                "expected a name, '=', and a file, directory or glob",
                 "type `--joint src=corpus.src --joint tgt=corpus.tgt`",
             )
         languages.setdefault(language, []).append(path)
@@ -309,8 +310,8 @@ def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
 
     if paths:
         raise InvalidOption(
-            "--demo brings its own corpus, and paths were given too",
-            "either paths or --demo",
+            "--demo was given together with paths",
+            "expected one of them: --demo has its own corpus",
             "leave out one of them",
         )
     parameters["paths"] = [DEMO]
@@ -322,11 +323,12 @@ def _add_demo(parameters: dict[str, Any], paths: tuple[str, ...]) -> None:
 
 @command("bpeline resume", "bpeline resume --list", "bpeline resume 4f1c09ab77d2")
 @click.argument("run", required=False)
-@click.option("--list", "only_list", is_flag=True, help="Only show the unfinished runs.")
+@click.option("--list", "only_list", is_flag=True, help="Only list unfinished runs.")
 def resume(run: str | None, only_list: bool, as_json: bool) -> None:
-    """Publish what waits in the outbox and continue an unfinished RUN (default: the newest).
+    """Publish waiting versions and continue an unfinished RUN.
 
-    Versions whose deletion was interrupted, or noted while MLflow was down, are deleted.
+    Without RUN, the newest one is continued. Also finishes deletions that were interrupted or that
+    waited for MLflow.
     """
     from bpeline.flows.resume import (
         delete_waiting,
@@ -339,25 +341,25 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         _show_runs(unfinished_runs(), as_json)
         return
     published = publish_waiting()
-    deleted, left = [], None
+    deleted, deletion_error = [], None
     try:
         deleted = delete_waiting()
-    except RegistryError as error:  # said below: it need not keep a run from being continued
-        left = error
+    except RegistryError as error:  # reported below, so that a run can continue anyway
+        deletion_error = error
     chosen = unfinished_run(run, failed_too=not published)
     if not as_json:
         for version in published:
             click.echo(f"published {version.reference}  {version.link}")
-        for gone in deleted:
-            click.echo(f"deleted {gone.reference}")
-    if left is not None:
+        for tombstone in deleted:
+            click.echo(f"deleted {tombstone.reference}")
+    if deletion_error is not None:
         if chosen is None:
-            raise left
-        click.echo(f"note: {left.happened}", err=True)
+            raise deletion_error
+        click.echo(f"note: {deletion_error.happened}", err=True)
     if chosen is not None:
         rules = chosen.config.get("rules")
-        asked = f"; it was asked with --rules {rules}, which decide about champion" if rules else ""
-        click.echo(f"continuing run {chosen.id} ({chosen.name}){asked}", err=True)
+        rules_text = f"; its --rules {rules} decide about champion" if rules else ""
+        click.echo(f"continuing run {chosen.id} ({chosen.name}){rules_text}", err=True)
         try:
             summary = run_training(dict(chosen.config))
         except BpelineError as error:
@@ -372,16 +374,16 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
             }
         )
     elif not published and not deleted:
-        click.echo("nothing to resume: no run is unfinished and the outbox is empty")
+        click.echo("nothing to resume: there is no unfinished run, and the outbox is empty")
 
 
 def _say_where_options_go(error: BpelineError) -> None:
-    """Where the advice names options: these are typed with the training's own command."""
+    """Add to advice with options that they belong to the training's command."""
     outside_of_commands = re.sub(r"`\w[^`]*`", "", error.next_step)
     if re.search(r"--[a-z]", outside_of_commands):
         error.next_step += (
-            "; `bpeline resume` takes no such option: repeat the command of the training with it, "
-            "which goes on as well"
+            "; `bpeline resume` has no such option: run the training command again with it, which "
+            "also continues"
         )
 
 
@@ -394,7 +396,7 @@ def _show_runs(runs: Sequence[Run], as_json: bool) -> None:
 
 
 def run_training(parameters: dict[str, Any]) -> Any:
-    """Run a training, or an import if there is a ``file``; returns its summary."""
+    """Run a training, or an import if there is a ``file``; return its summary."""
     from bpeline.flows.python_api import run_request
 
     request = ImportRequest if "file" in parameters else TrainingRequest
@@ -404,8 +406,8 @@ def run_training(parameters: dict[str, Any]) -> Any:
 def print_summary(
     summary: TrainingSummary | ImportSummary | LanguagesSummary, as_json: bool
 ) -> None:
-    """Show what came of it; a promotion that was refused, or not judged, is the exit code's too."""
+    """Print a summary, and set the exit code if the promotion was refused or not judged."""
     answer(as_json, summary.as_dict(), [summary.as_text()])
-    promotion = getattr(summary, "promotion", None)  # several languages are promoted by hand
+    promotion = getattr(summary, "promotion", None)  # not for several languages
     if promotion is not None and not promotion.promoted:
         click.get_current_context().exit(promotion.exit_code)

@@ -1,4 +1,4 @@
-"""Commands: doctor and delete."""
+"""``bpeline doctor`` and ``bpeline delete``."""
 
 from __future__ import annotations
 
@@ -43,23 +43,22 @@ COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
     "--compile",
     "compile_first",
     is_flag=True,
-    help="First compile all native code that is not compiled yet, so that no later command has to.",
+    help="First compile all kernels, so that later commands start faster.",
 )
 @click.option(
     "--fix",
     is_flag=True,
-    help="First make good what is lost or disagrees: a catalogue is made anew from the files of "
-    "versions, MLflow and the records of word counts; versions that MLflow lost, or that a shared "
-    "store holds and nobody published, are registered; what MLflow says of a number is accepted.",
+    help="First rebuild a lost catalogue, and register versions that MLflow lost or that were "
+    "never published. If numbers disagree, MLflow's are used.",
 )
 @click.option(
     "--dismiss",
     metavar="RUN",
-    help="Only give up an unfinished run, named by the beginning of an id of `bpeline resume "
-    "--list`: nothing continues or publishes it, and `bpeline gc` may remove its checkpoints.",
+    help="Only discard an unfinished run: the start of an id from `bpeline resume --list`. Then "
+    "`bpeline gc` may remove its checkpoints.",
 )
 def doctor(compile_first: bool, fix: bool, dismiss: str | None, as_json: bool) -> None:
-    """Look for what could go wrong: versions, kernels, workspace, servers, disk.
+    """Check package versions, kernels, workspace, servers and disk.
 
     Exit code 1 if something is broken.
     """
@@ -67,7 +66,7 @@ def doctor(compile_first: bool, fix: bool, dismiss: str | None, as_json: bool) -
         if fix or compile_first:
             raise InvalidOption(
                 "--dismiss was given together with --fix or --compile",
-                "expected one of them: --dismiss examines nothing",
+                "expected one of them: --dismiss checks nothing",
                 f"type `bpeline doctor --dismiss {dismiss}`",
             )
         _dismiss(dismiss, as_json)
@@ -90,10 +89,10 @@ def doctor(compile_first: bool, fix: bool, dismiss: str | None, as_json: bool) -
 
 
 @command(
-    "bpeline delete news/3 --dry-run         # what would go, and what stays",
+    "bpeline delete news/3 --dry-run         # show what would be deleted",
     'bpeline delete news/3 --reason "holds addresses"',
     "bpeline delete news --yes               # all versions",
-    "bpeline delete news@staging             # the alias, no version",
+    "bpeline delete news@staging             # only the alias",
 )
 @click.argument("reference", metavar="REF")
 @dry_run_option
@@ -101,11 +100,12 @@ def doctor(compile_first: bool, fix: bool, dismiss: str | None, as_json: bool) -
 @reason_option
 @by_option
 def delete(reference: str, dry_run: bool, yes: bool, reason: str, by: str, as_json: bool) -> None:
-    """Delete a version everywhere: MLflow, files, catalogue, shared copies. Asks first.
+    """Delete a version everywhere, after confirmation.
 
-    REF is name/number, a name for all of its versions, or name@alias for the alias alone. A version
-    that an alias points to is refused. Who deleted it, when and why stays in the history, and the
-    number is never used again. After an interruption, type the same command or `bpeline resume`.
+    It is deleted from MLflow, files, catalogue and shared store. REF is name/number, a name for all
+    of its versions, or name@alias for the alias only. A version with an alias cannot be deleted.
+    The history records the deletion, and the number is not used again. After an interruption, run
+    the same command or `bpeline resume`.
     """
     from bpeline.flows.pages import show_name_page
     from bpeline.registry.aliases import remove_alias
@@ -118,40 +118,40 @@ def delete(reference: str, dry_run: bool, yes: bool, reason: str, by: str, as_js
         stays_after_deletion,
     )
 
-    wanted, who = parse_deletable(reference), by or this_user()
+    target, user = parse_deletable(reference), by or this_user()
     registry = open_registry(make=False)
     require_answer(dry_run or yes, as_json)
-    again = as_typed(f"\ndo it:  {typed_again('--yes')}")
-    if isinstance(wanted, ByAlias):
-        line = f"{wanted} would be removed; the version it points to stays"
+    again = as_typed(f"\nto delete:  {typed_again('--yes')}")
+    if isinstance(target, ByAlias):
+        line = f"{target} would be removed; the version it points to stays"
         if dry_run:
-            answer(as_json, {"removed": False, "alias": str(wanted)}, [line, again])
+            answer(as_json, {"removed": False, "alias": str(target)}, [line, again])
             return
         if not yes:
             click.echo(line)
             click.confirm("Remove it?", abort=True)
-        move = remove_alias(registry, wanted.name, wanted.alias, by=who, reason=reason)
+        move = remove_alias(registry, target.name, target.alias, by=user, reason=reason)
         before = "" if move.from_number is None else f" (before: {move.name}/{move.from_number})"
-        show_name_page(registry, wanted.name)
-        told = {"removed": True, "alias": str(wanted), "from": move.from_number}
-        answer(as_json, told, [f"{wanted} points nowhere now{before}"])
+        show_name_page(registry, target.name)
+        result = {"removed": True, "alias": str(target), "from": move.from_number}
+        answer(as_json, result, [f"{target} was removed{before}"])
         return
     if dry_run or not yes:
-        found = find_deletable(registry, wanted)
+        versions = find_deletable(registry, target)
     if not dry_run:
         if not yes:
-            for line in _deletion_lines(registry, found, removed=False):
+            for line in _deletion_lines(registry, versions, removed=False):
                 click.echo(line)
             click.confirm("\nDelete this?", abort=True)
-        found = delete_versions(registry, wanted, who, reason)
-        show_name_page(registry, wanted if isinstance(wanted, str) else wanted.name)
-    lines = _deletion_lines(registry, found, removed=not dry_run)
-    told = {
+        versions = delete_versions(registry, target, user, reason)
+        show_name_page(registry, target if isinstance(target, str) else target.name)
+    lines = _deletion_lines(registry, versions, removed=not dry_run)
+    result = {
         "removed": not dry_run,
-        "versions": [asdict(one) for one in found],
+        "versions": [asdict(version) for version in versions],
         "stays": stays_after_deletion(registry),
     }
-    answer(as_json, told, [*lines, *[again] * dry_run])
+    answer(as_json, result, [*lines, *[again] * dry_run])
 
 
 def _deletion_lines(
@@ -160,16 +160,18 @@ def _deletion_lines(
     from bpeline.registry.upkeep import stays_after_deletion
 
     lines = []
-    for one in versions:
-        lines.append(f"{one.reference}  {one.digest[:12]}  {'deleted' if removed else 'could go'}")
-        lines += [f"  {'went' if removed else 'goes'}:   {sentence}" for sentence in one.goes]
-        lines += [f"  stays:  {sentence}" for sentence in one.stays]
-    return lines + [as_typed(f"stays:    {one}") for one in stays_after_deletion(registry)]
+    for item in versions:
+        lines.append(
+            f"{item.reference}  {item.digest[:12]}  {'deleted' if removed else 'to delete'}"
+        )
+        lines += [f"  {'went' if removed else 'goes'}:   {sentence}" for sentence in item.goes]
+        lines += [f"  stays:  {sentence}" for sentence in item.stays]
+    return lines + [as_typed(f"stays:    {item}") for item in stays_after_deletion(registry)]
 
 
 def _dismiss(run: str, as_json: bool) -> None:
     from bpeline.registry.opening import open_registry
     from bpeline.registry.upkeep import dismiss
 
-    done = dismiss(open_registry(make=False), run)
-    answer(as_json, done.as_values(), [f"run {done.id} ({done.name}) is dismissed"])
+    dismissed = dismiss(open_registry(make=False), run)
+    answer(as_json, dismissed.as_values(), [f"run {dismissed.id} ({dismissed.name}) is dismissed"])

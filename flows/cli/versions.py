@@ -1,4 +1,4 @@
-"""Commands: versions, show, report, verify."""
+"""``bpeline versions``, ``show``, ``report`` and ``verify``."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ OTHER_TEXT = "*"
     "-o",
     "--output",
     type=FILE,
-    help="Also write an HTML page about NAME: metrics over time, champions, drift.",
+    help="Also write an HTML page about NAME: metrics over time, champions and drift.",
 )
 def versions(name: str | None, output: Path | None, as_json: bool) -> None:
-    """List the registered versions (of NAME), and those that were deleted."""
+    """List registered versions (of NAME) and deleted ones."""
     if output is not None:
         from bpeline.flows.pages import write_name_page
 
         write_name_page(name, output)
     from bpeline.registry.versions import deleted_versions, list_versions
 
-    found = list_versions(name)
+    listed = list_versions(name)
     deleted = [] if as_json else deleted_versions(name)
-    gone = [f"{one.reference}  {one.digest[:12]}  {one}" for one in deleted]
+    deleted_lines = [f"{item.reference}  {item.digest[:12]}  {item}" for item in deleted]
     wrote = [] if output is None else [f"\nwrote {output}"]
-    if not found:
+    if not listed:
         whose = f"of {name} " if name else ""
         line = as_typed(f"no version {whose}is registered; type `bpeline train --demo` to make one")
-        answer(as_json, [], [line, *gone, *wrote])
+        answer(as_json, [], [line, *deleted_lines, *wrote])
         return
     rows = []
-    for version in found:
+    for version in listed:
         ratio = version.metrics.get(BYTES_PER_TOKEN)
         rows.append((
             version.reference,
@@ -58,33 +58,33 @@ def versions(name: str | None, output: Path | None, as_json: bool) -> None:
         ))  # fmt: skip
     columns = ("version", "vocab", "bytes/token", "digest", "created (UTC)", "aliases")
     lines = Table(columns, rows, left=range(len(columns))).lines()
-    if any(BYTES_PER_TOKEN in one.metrics and not one.comparable for one in found):
+    if any(BYTES_PER_TOKEN in item.metrics and not item.comparable for item in listed):
         lines.append(as_typed(
-            f"{OTHER_TEXT} measured on other text than the evaluation set of its name, so these "
-            "figures do not compare: `bpeline evaluate REF` measures a version on it"
+            f"{OTHER_TEXT} not measured on the evaluation set of its name, so not comparable: "
+            "`bpeline evaluate REF` measures it"
         ))  # fmt: skip
-    lines += [f"{one.reference} was refused: {one.stuck}" for one in found if one.stuck]
-    answer(as_json, [asdict(version) for version in found], [*lines, *gone, *wrote])
+    lines += [f"{item.reference} was refused: {item.stuck}" for item in listed if item.stuck]
+    answer(as_json, [asdict(version) for version in listed], [*lines, *deleted_lines, *wrote])
 
 
 @command(
     "bpeline show news@candidate",
     "bpeline show news/3 --json",
     "bpeline show news/4 --recipe",
-    "bpeline show news --alias champion     # when it moved, who moved it, and why",
+    "bpeline show news --alias champion     # history of the alias",
 )
 @click.argument("reference", metavar="REF|NAME")
 @click.option(
     "--recipe",
     is_flag=True,
-    help="Of a version that extends another: for each new id the old ids that its text was before.",
+    help="For an extended version: show the old ids that each new id replaces.",
 )
-@click.option("--alias", help="Of NAME: only the moves of this alias.")
+@click.option("--alias", help="For NAME: show only the moves of this alias.")
 def show(reference: str, recipe: bool, alias: str | None, as_json: bool) -> None:
-    """Show one version, or the history of all versions of NAME.
+    """Show one version, or the history of NAME.
 
-    Of a version: digest, aliases, metrics and lineage. REF is name@alias, name/number or a digest.
-    Of NAME: which alias moved where, who moved it and why, and deleted versions; newest first.
+    For REF (name@alias, name/number or a digest): digest, aliases, metrics and lineage. For NAME:
+    alias moves with user and reason, and deleted versions, newest first.
     """
     from bpeline.registry.records import is_name
 
@@ -92,7 +92,7 @@ def show(reference: str, recipe: bool, alias: str | None, as_json: bool) -> None
         if recipe:
             raise InvalidOption(
                 f"--recipe was given with the name {reference}",
-                "expected a version that extends another one",
+                "expected an extended version",
                 f"type `bpeline show {reference}@candidate --recipe`",
             )
         show_history(reference, alias, as_json)
@@ -100,7 +100,7 @@ def show(reference: str, recipe: bool, alias: str | None, as_json: bool) -> None
     if alias is not None:
         raise InvalidOption(
             f"--alias was given with the version {reference}",
-            "--alias selects from the history of a name",
+            "expected a name: --alias selects from its history",
             "type `bpeline show NAME --alias ALIAS`",
         )
     if recipe:
@@ -124,16 +124,16 @@ def show(reference: str, recipe: bool, alias: str | None, as_json: bool) -> None
         if title == "development":
             click.echo("\ndevelopment texts")
             rows = [
-                (one["name"], one["digest"][:12], f"{one['documents']:,}", f"{one['bytes']:,}",
-                 ", ".join(one["files"]))
-                for one in values
+                (dev["name"], dev["digest"][:12], f"{dev['documents']:,}", f"{dev['bytes']:,}",
+                 ", ".join(dev["files"]))
+                for dev in values
             ]  # fmt: skip
             for line in Table(("source", "digest", "documents", "bytes", "files"), rows).lines():
                 click.echo(f"  {line}")
             continue
         if not isinstance(values, dict):
-            said = reached(values) if title == "link" else _text(values)
-            click.echo(f"{title:<16} {said}")
+            text = reached(values) if title == "link" else _text(values)
+            click.echo(f"{title:<16} {text}")
             continue
         click.echo(f"\n{title}")
         for key, value in values.items():
@@ -143,10 +143,12 @@ def show(reference: str, recipe: bool, alias: str | None, as_json: bool) -> None
 def _show_recipe(reference: str, as_json: bool) -> None:
     from bpeline.flows.deriving import recipe_of
 
-    found = recipe_of(reference)
-    rows = [(str(one.id), one.token, " ".join(map(str, one.old_ids))) for one in found]
+    recipes = recipe_of(reference)
+    rows = [
+        (str(recipe.id), recipe.token, " ".join(map(str, recipe.old_ids))) for recipe in recipes
+    ]
     table = Table(("id", "token", "old ids"), rows)
-    answer(as_json, [asdict(one) for one in found], table.lines())
+    answer(as_json, [asdict(recipe) for recipe in recipes], table.lines())
 
 
 def _text(value: Any) -> str:
@@ -163,25 +165,25 @@ def _text(value: Any) -> str:
     "bpeline report news/4 --against news/3",
 )
 @click.argument("reference", metavar="REF")
-@click.option("-o", "--output", type=FILE, help="The file to write.  [default: NAME-NUMBER.html]")
-@click.option("--against", metavar="REF", help="Compare with this one.  [default: the champion]")
-@click.option("--open", "show", is_flag=True, help="Open it in the browser.")
+@click.option("-o", "--output", type=FILE, help="Output file.  [default: NAME-NUMBER.html]")
+@click.option("--against", metavar="REF", help="Version to compare with.  [default: the champion]")
+@click.option("--open", "show", is_flag=True, help="Open the page in the browser.")
 def report(
     reference: str, output: Path | None, against: str | None, show: bool, as_json: bool
 ) -> None:
-    """Write one page of HTML about a version that needs no network and no other file.
+    """Write a self-contained HTML report about a version.
 
-    REF is name@alias, name/number or a digest. The page holds figures and charts, tokens worth
-    looking at, the personal-data screen, the difference to the champion, a playground that encodes
-    what is typed, and the whole vocabulary with its merges.
+    REF is name@alias, name/number or a digest. The page has figures and charts, notable tokens, the
+    personal-data screening, the comparison with the champion, a playground that encodes text, and
+    the whole vocabulary with its merges.
     """
     from bpeline.flows.versions import write_report
     from bpeline.flows.wording import megabytes
 
     path = write_report(reference, output, against)
     size = path.stat().st_size
-    told = {"path": str(path.absolute()), "bytes": size}
-    answer(as_json, told, [f"wrote {path} ({megabytes(size)})"])
+    result = {"path": str(path.absolute()), "bytes": size}
+    answer(as_json, result, [f"wrote {path} ({megabytes(size)})"])
     if show:
         click.launch(path.absolute().as_uri())
 
@@ -191,16 +193,14 @@ def report(
 @click.option(
     "--reuse-counts",
     is_flag=True,
-    help="Begin with the word counts that were kept, without reading the corpus: proves the "
-    "merges alone.",
+    help="Start from the cached word counts instead of the corpus; verifies only the merges.",
 )
 def verify(reference: str, reuse_counts: bool, as_json: bool) -> None:
-    """Make a version again from the files it was trained on; it must come out identical.
+    """Train a version again and check that the result is identical.
 
-    REF is name@alias, name/number or a digest. The files are read and counted anew, the merges
-    learned anew, and corpus, word counts, tokenizer and its files compared by digest. The exit
-    code is 0 when all are the same, 1 when something differs, has changed or is gone; then it says
-    what.
+    REF is name@alias, name/number or a digest. Reads and counts the files, learns the merges, and
+    compares corpus, word counts, tokenizer and files by digest. Exit code 0 if all are equal, 1 if
+    something differs, has changed or is missing.
     """
     from bpeline.flows.running import progress
     from bpeline.flows.trainings import lines_of
@@ -211,7 +211,7 @@ def verify(reference: str, reuse_counts: bool, as_json: bool) -> None:
     lines = list(lines_of(verification))
     changed = verification.verdict in ("inputs gone", "inputs changed")
     if changed and verification.counts_suffice and not reuse_counts:
-        lines.append("type the same with --reuse-counts to prove the merges alone")
+        lines.append("to verify only the merges, add --reuse-counts")
     answer(as_json, verification.as_dict(), lines)
     if not verification.holds:
         raise SystemExit(1)

@@ -1,4 +1,4 @@
-"""What somebody asks of a flow, checked before anything is read."""
+"""Requests: the checked parameters of flows, and the project file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of each algorithm besides the vocabulary size, and variants of byte-level BPE."""
+"""Options of each algorithm, and variants of byte-level BPE."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from bpeline.tokenizer_core.errors import InvalidOption
 
 BYTE_BPE: Final = "byte-bpe"
 CHARACTER_BPE = "char-bpe"
-SCORES = ("ratio", "gain", "likelihood")  # of WordPiece; its own list would import kernels
+SCORES = ("ratio", "gain", "likelihood")  # of WordPiece, copied: its module imports kernels
 ENCODINGS = ("merges", "greedy", "greedy-trained")
 PARTS = ("all", "none")
-WORD_SENTENCES = ("sentences", "text")  # what words of frequency BPE are counted within
+WORD_SENTENCES = ("sentences", "text")  # where frequency BPE counts words
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What there is to choose.
+    """The settings of an algorithm.
 
     Attributes:
-        tie_breaks: those that are known, the usual one first.
-        min_count: the usual one.
-        special_tokens: whether it has any.
-        options: the names and types of what it alone is told.
+        tie_breaks: the default first.
+        min_count: the default.
+        special_tokens: whether it supports special tokens.
+        options: name → type of its own options.
     """
 
     tie_breaks: tuple[str, ...]
@@ -66,72 +66,63 @@ OPTIONS = sorted({name for choices in CHOICES.values() for name in choices.optio
 
 
 def choices_of(algorithm: str) -> Choices:
-    """What an algorithm may be told.
-
-    Raises:
-        InvalidOption: there is no such algorithm.
-    """
+    """The settings of an algorithm; raises `InvalidOption` if it is unknown."""
     if algorithm not in CHOICES:
         raise InvalidOption(
             f"there is no algorithm {algorithm!r}",
-            f"accepted: {', '.join(CHOICES)}",
+            f"expected one of {', '.join(CHOICES)}",
             f"type `--algorithm {BYTE_BPE}` or leave it out",
         )
     return CHOICES[algorithm]
 
 
 def check_options(algorithm: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that belong to other algorithms, and values of another type.
-
-    Raises:
-        InvalidOption: naming what this algorithm is told.
-    """
-    known = choices_of(algorithm).options
+    """Raise `InvalidOption` for options of other algorithms and wrong values."""
+    types = choices_of(algorithm).options
     for name, value in options.items():
-        if name not in known:
-            refuse(algorithm, name, ", ".join(map(_typed, known)) or "none of these options")
-        if type(value) is not known[name]:
+        if name not in types:
+            refuse(algorithm, name, ", ".join(map(_typed, types)) or "none of these options")
+        if type(value) is not types[name]:
             raise InvalidOption(
                 f"{_typed(name)} is {value!r}",
-                f"accepted: a value of the type {known[name].__name__}",
-                "leave it out for the usual value",
+                f"expected a value of type {types[name].__name__}",
+                "leave it out for the default",
             )
         if isinstance(value, int) and value < 0:
             raise InvalidOption(
                 f"{_typed(name)} is {value}",
-                "accepted: whole numbers from 0",
+                "expected a whole number from 0",
                 f"type `{_typed(name)} 100` or leave it out",
             )
 
-    for name, values, usual in (
-        ("encoding", ENCODINGS, "merges are applied in their order"),
-        ("parts", PARTS, "parts of longer tokens have ids after all others"),
-        ("word_sentences", WORD_SENTENCES, "words are counted within sentences"),
+    for name, values, default_text in (
+        ("encoding", ENCODINGS, "by default, merges apply in order"),
+        ("parts", PARTS, "by default, parts of longer tokens get ids after all others"),
+        ("word_sentences", WORD_SENTENCES, "by default, words are counted in each sentence"),
     ):
         if options.get(name, values[0]) not in values:
             raise InvalidOption(
                 f"{_typed(name)} is {options[name]!r}",
-                f"accepted: {', '.join(values)}",
-                f"leave it out: {usual}",
+                f"expected one of {', '.join(values)}",
+                f"leave it out: {default_text}",
             )
 
 
 def refuse(algorithm: str, option: str, accepted: str) -> None:
-    """Raise for an option that means nothing to an algorithm."""
+    """Raise `InvalidOption` for an option that an algorithm does not have."""
     raise InvalidOption(
-        f"{_typed(option)} means nothing to the algorithm {algorithm}",
-        f"{algorithm} takes {accepted}",
-        f"leave {_typed(option)} out, or choose another --algorithm",
+        f"{_typed(option)} does not apply to the algorithm {algorithm}",
+        f"expected {accepted}",
+        f"leave out {_typed(option)}, or choose another --algorithm",
     )
 
 
 def _typed(name: str) -> str:
-    """An option as it is typed."""
     return "--" + name.replace("_", "-")
 
 
 PLAIN = "plain"
-SUPERBPE = "superbpe"  # learned behind the plain training of the same pattern
+SUPERBPE = "superbpe"  # learned after the plain training with the same pattern
 # Name → parameters of a training.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     PLAIN: {},
@@ -144,10 +135,10 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def typed(variant: str) -> str:
-    """The options of `bpeline train` that say a variant; empty where none does."""
+    """The options of `bpeline train` for a variant; may be empty."""
     return " ".join(f"--{name} {value}" for name, value in VARIANTS[variant].items())
 
 
 def transition_size(vocab_size: int) -> int:
-    """How many of so many ids words give in a sweep: nine tenths, as in the published models."""
+    """Ids before superwords begin in a sweep: 90 %, as in the published SuperBPE models."""
     return vocab_size * 9 // 10

@@ -1,4 +1,4 @@
-"""Files that name the sources of a corpus and of an evaluation, and the demo corpus."""
+"""Sources of a corpus or an evaluation, corpus files, and the demo corpus."""
 
 from __future__ import annotations
 
@@ -30,72 +30,58 @@ CORPUS = SourceKind(
 
 
 def corpus_sources(spellings: Iterable[str]) -> tuple[NamedSource, ...]:
-    """The sources that were typed; those of one name are one source with all their files.
-
-    Raises:
-        InvalidOption: not an accepted spelling, or one name with different labels.
-    """
+    """Parse typed sources; joins those with one name. Errors as `SourceKind.from_text`."""
     return CORPUS.joined(CORPUS.from_text(spelling) for spelling in spellings)
 
 
 def read_corpus_file(path: Path) -> tuple[list[str], float | None]:
-    """The sources of a corpus file as one would type them, and its temperature.
-
-    Raises:
-        InvalidOption: not such a file.
-    """
-    sources, others = CORPUS.from_file(path, {"temperature"})
-    temperature = others.get("temperature")
+    """Read a corpus file: its sources, spelt as options, and its temperature."""
+    sources, other_keys = CORPUS.from_file(path, {"temperature"})
+    temperature = other_keys.get("temperature")
     if isinstance(temperature, bool) or not isinstance(temperature, int | float | None):
         raise CORPUS.unusable(path, f"the temperature is {temperature!r}")
-    spelt = [one for source in CORPUS.joined(sources) for one in source.spelt()]
-    return spelt, None if temperature is None else float(temperature)
+    spellings = [spelling for source in CORPUS.joined(sources) for spelling in source.spelt()]
+    return spellings, None if temperature is None else float(temperature)
 
 
 def is_version(paths: Sequence[str]) -> bool:
-    """Whether a sweep of mixtures was given a version, whose sources it weighs, and no files."""
+    """Whether the argument of a sweep is a version instead of files."""
     return len(paths) == 1 and not is_file(paths[0])
 
 
 def with_weights(
     sources: Sequence[NamedSource], weights: Mapping[str, float]
 ) -> tuple[NamedSource, ...]:
-    """The same sources with other weights; those that are not named keep theirs.
-
-    Raises:
-        InvalidOption: no sources, one that is not there, or an impossible weight.
-    """
+    """The sources with new weights; raises `InvalidOption` for unknown sources."""
     names = [source.name for source in sources]
     if not names:
         raise InvalidOption(
             "the corpus has no named sources",
-            "a corpus file or `--source` options, or a version that was trained on named sources",
+            "expected a corpus file, `--source` options, or a version trained on named sources",
             "type `bpeline sweep corpus.toml --weights de=2 --sizes 32000`",
         )
     for name, weight in weights.items():
         if name not in names:
             raise InvalidOption(
-                f"there is no source {name} to be weighed",
-                f"the sources are {', '.join(names)}",
+                f"there is no source {name}",
+                f"expected one of {', '.join(names)}",
                 f"type `--weights {names[0]}=2`",
             )
         check_weight(weight)
-    return tuple(replace(one, weight=weights.get(one.name, one.weight)) for one in sources)
+    return tuple(
+        replace(source_, weight=weights.get(source_.name, source_.weight)) for source_ in sources
+    )
 
 
 def check_temperature(temperature: float, sources: Sequence[NamedSource]) -> None:
-    """Refuse a temperature that is impossible or has nothing to change.
-
-    Raises:
-        InvalidOption: such a temperature.
-    """
+    """Raise `InvalidOption` for an invalid temperature, or one without two named sources."""
     from bpeline.tokenizer_core.counting import weights_at
 
     weights_at([], [], temperature)
     if temperature != 1 and len(sources) < 2:
         raise InvalidOption(
             f"the temperature is {temperature}, and the corpus has no two named sources",
-            "a temperature changes the shares of named sources",
+            "expected two or more named sources, whose shares the temperature changes",
             "name them: `--source 'en=en/*.txt' --source 'de=de/*.txt'`",
         )
 
@@ -107,11 +93,11 @@ EVALUATION = SourceKind(
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSources:
-    """Everything to evaluate on; nothing when there are no sources.
+    """The texts to evaluate on; may be empty.
 
     Attributes:
-        sources: names differ.
-        parallel: the texts of all languages say the same.
+        sources: with different names.
+        parallel: whether the texts are translations of each other.
     """
 
     sources: tuple[NamedSource, ...] = ()
@@ -119,55 +105,46 @@ class EvaluationSources:
 
 
 def evaluation_sources(spellings: Iterable[str]) -> EvaluationSources:
-    """What was typed, with the tables of TOML files in their places.
-
-    Sources of one name are one source with all their files.
-
-    Raises:
-        InvalidOption: not an accepted spelling, or one name with different labels.
-    """
+    """Parse typed evaluation sources and TOML files of them; joins those with one name."""
     sources: list[NamedSource] = []
     parallel = False
     for spelling in spellings:
         if is_file(spelling):
-            listed, others = EVALUATION.from_file(Path(spelling), {"parallel"})
-            said = others.get("parallel", False)
-            if not isinstance(said, bool):
-                refused = f"parallel is {said!r}, not true or false"
+            file_sources, other_keys = EVALUATION.from_file(Path(spelling), {"parallel"})
+            parallel_value = other_keys.get("parallel", False)
+            if not isinstance(parallel_value, bool):
+                refused = f"parallel is {parallel_value!r}, not true or false"
                 raise EVALUATION.unusable(Path(spelling), refused)
-            sources += listed
-            parallel |= said
+            sources += file_sources
+            parallel |= parallel_value
         else:
             sources.append(EVALUATION.from_text(spelling))
     return EvaluationSources(EVALUATION.joined(sources), parallel)
 
 
 def is_named(spelling: str) -> bool:
-    """Whether sources are named, here or in a TOML file; a file with `=` in its name is not."""
+    """Whether this is NAME=FILES or a TOML file; an existing file with `=` in its name is not."""
     return spelling.endswith(".toml") or ("=" in spelling and not os.path.lexists(spelling))
 
 
 DEMO = "python:stdlib"
 DEMO_NAME = "demo"
 DEMO_VOCAB_SIZE = 8_000
-DEMO_HELD_OUT = 0.02  # enough for `bpeline drift` to judge by
+DEMO_HELD_OUT = 0.02  # enough for `bpeline drift`
 
 _NOT_OURS = {"site-packages", "dist-packages", "__pycache__"}
 
 
 def with_demo(paths: Iterable[str], workspace: Workspace) -> list[str]:
-    """Paths in which `DEMO` has become the file that it stands for."""
+    """Replace `DEMO` in paths by the file of the demo corpus."""
     return [str(demo_corpus(workspace)) if path == DEMO else path for path in paths]
 
 
 def demo_corpus(workspace: Workspace) -> Path:
-    """Gather the standard library's modules into one .jsonl file, one module per document.
+    """Write the modules of the standard library to one .jsonl file, one document each.
 
-    The file is named after the modules' sizes and times, so a second run finds it without reading
-    any. Modules that are not UTF-8 (they test the parser) are left out.
-
-    Raises:
-        MissingSource: this Python has no readable library, as some minimal images.
+    The file name depends on sizes and times of the modules, so a second run reuses the file.
+    Modules that are not UTF-8 are left out. Minimal images may have no source: `MissingSource`.
     """
     modules = list(_modules())
     path = _place(modules, workspace)
@@ -175,16 +152,16 @@ def demo_corpus(workspace: Workspace) -> Path:
         lines = list(_lines(modules))
         if not lines:
             raise MissingSource(
-                "this Python comes without the source text of its standard library",
-                "the demo's corpus is that source text",
-                "name a corpus of your own: `bpeline train corpus.txt --name news`",
+                "this Python has no source text of its standard library",
+                "expected that source text, which is the corpus of the demo",
+                "name your own corpus: `bpeline train corpus.txt --name news`",
             )
         DURABLE.write(path, b"".join(lines))
     return path
 
 
 def demo_place(workspace: Workspace) -> tuple[Path, int]:
-    """Where the demo's corpus is or would be, and how many bytes its modules have; writes none."""
+    """The path of the demo corpus, and the bytes of its modules; writes nothing."""
     modules = list(_modules())
     return _place(modules, workspace), sum(status.st_size for _, _, status in modules)
 
@@ -195,13 +172,12 @@ def _place(modules: list[tuple[str, str, os.stat_result]], workspace: Workspace)
 
 
 def _modules() -> Iterator[tuple[str, str, os.stat_result]]:
-    """Name, path and state of every module, sorted by path."""
     library = sysconfig.get_path("stdlib")
-    found = []
+    paths = []
     for parent, directories, names in os.walk(library):
         directories[:] = [name for name in directories if name not in _NOT_OURS]
-        found += [os.path.join(parent, name) for name in names if name.endswith(".py")]
-    for path in sorted(found, key=lambda path: path.split(os.sep)):
+        paths += [os.path.join(parent, name) for name in names if name.endswith(".py")]
+    for path in sorted(paths, key=lambda path: path.split(os.sep)):
         yield os.path.relpath(path, library).replace(os.sep, "/"), path, os.stat(path)
 
 

@@ -1,4 +1,4 @@
-"""Requests of the flows that make no version: drift, token shards, garbage, certificates."""
+"""Requests of the flows for drift, token shards, garbage collection and export checks."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ from bpeline.tokenizer_core.evaluation import LEAST_WATCHED_BYTES, LEAST_WATCHED
 
 
 class DriftRequest(Request):
-    """The parameters of one look at new text."""
+    """The parameters of one drift measurement."""
 
-    name: str = Field(description="the tokenizer's")
+    name: str = Field(description="name of the tokenizer")
     paths: tuple[str, ...] = Field(
         default=(),
-        description='files, directories and globs of new text; "python:stdlib" is the Python '
-        "standard library's own source text",
+        description='files, directories and globs of new text; "python:stdlib" is the source of '
+        "the Python standard library",
     )
-    alias: str = Field(default=CHAMPION, description="which of its versions is watched")
+    alias: str = Field(default=CHAMPION, description="alias of the watched version")
     sources: tuple[str, ...] = Field(
         default=(),
-        description="more of it with names and labels, spelt as for an evaluation; each is a "
-        "slice. One that the version was evaluated on under the same name is compared with that",
+        description="named sources of new text, spelt as for an evaluation; each is a slice, "
+        "compared with the evaluation slice of the same name if there is one",
     )
     rules: Maybe[str] = Field(
         default=None,
-        description="a .toml file of rules in the spelling of those of promotion; "
-        "`registry.drift_rules.DEFAULT_RULES` when empty",
+        description="file of drift rules (.toml), spelt like promotion rules; default: the "
+        "default rules",
     )
     separator: Maybe[str] = Field(
         default=None,
-        description="what stands between the documents of a text file; the version's special "
-        "tokens when empty; none: each file is one document",
+        description="separator of documents in text files; default: the special tokens of the "
+        "version; none: one document per file",
     )
     least_documents: int = Field(
         default=LEAST_WATCHED_DOCUMENTS,
-        description="of each slice, and of the version's own text; from fewer nothing is concluded",
+        description="minimum number of documents in each slice and in the version's own text; "
+        "with fewer, drift is not judged",
     )
-    least_bytes: int = Field(default=LEAST_WATCHED_BYTES, description="likewise")
+    least_bytes: int = Field(
+        default=LEAST_WATCHED_BYTES, description="minimum number of bytes, likewise"
+    )
     workers: Maybe[int] = Field(
-        default=None, description="threads for counting; all cores when empty"
+        default=None, description="number of threads; default: one per core"
     )
 
     @model_validator(mode="after")
@@ -53,7 +56,7 @@ class DriftRequest(Request):
             raise InvalidOption(
                 f"least_documents is {self.least_documents}, least_bytes is {self.least_bytes}, "
                 f"workers is {self.workers}",
-                "numbers from 0 on, and 1 worker or more",
+                "expected numbers from 0, and at least 1 worker",
                 "leave them out",
             )
         return self
@@ -63,65 +66,64 @@ class DatasetRequest(Request):
     """The parameters of encoding a dataset."""
 
     reference: str = Field(
-        description="the version: news@champion, news/3, a digest; news/3:8000 is its size 8,000"
+        description="version: news@champion, news/3 or a digest; news/3:8000 is its size 8,000"
     )
     paths: tuple[str, ...] = Field(
         description='files, directories and globs of text, as for training; "python:stdlib" is '
-        "the Python standard library's own source text"
+        "the source of the Python standard library"
     )
     output: Maybe[str] = Field(
         default=None,
-        description="the directory, or URL of a store, in which the version gets its own: news-3; "
-        '"tokens" in the workspace when empty',
+        description="directory or URL of a store, in which the version gets its own directory, "
+        'such as news-3; default: "tokens" in the workspace',
     )
     format: Literal["bin", "npy", "megatron", "parquet"] = Field(
         default="bin",
-        description="bin: raw numbers; npy: NumPy arrays; megatron: what Megatron-LM and NeMo "
-        "read; parquet: a row for each document",
+        description="bin: raw integers; npy: NumPy arrays; megatron: the format of Megatron-LM "
+        "and NeMo; parquet: one row for each document",
     )
     separator: Maybe[str] = Field(
         default=None,
-        description="what stands between the documents of a text file; the version's special "
-        "tokens when empty; none: each file is one document",
+        description="separator of documents in text files; default: the special tokens of the "
+        "version; none: one document per file",
     )
     end_of_text: Maybe[str] = Field(
-        default=None, description="the special token to put behind each document; none when empty"
+        default=None, description="special token to append to each document; default: none"
     )
     invalid_utf8: Literal["strict", "replace", "ignore"] = Field(
         default="strict",
-        description="bytes that are not UTF-8: strict (an error), replace (U+FFFD) or ignore (they "
-        "are left out)",
+        description="invalid UTF-8: strict raises an error, replace inserts U+FFFD, ignore drops "
+        "the bytes",
     )
     text_field: str = Field(
-        default="text", description="the field of .jsonl lines, or column, of the text"
+        default="text", description="field of .jsonl lines, or column, that holds the text"
     )
     include: tuple[str, ...] = Field(
         default=(),
-        description="read files of these names as text as well, '*.rst' or 'notes/*.log', where "
-        "directories and globs are searched",
+        description="also read matching files as text, such as '*.rst' or 'notes/*.log'",
     )
     strict: bool = Field(
-        default=False, description="an error where the search meets files that are not read"
+        default=False, description="fail if a directory or glob contains files of unknown types"
     )
     id_field: str = Field(
-        default="id", description="the one that names the document, kept in the index of documents"
+        default="id", description="field with the document's id, stored in the document index"
     )
     shard_megabytes: int = Field(
-        default=256, description="MiB of text in a shard; documents are never divided"
+        default=256, description="MiB of text in a shard; documents are not split"
     )
     pack: Maybe[int] = Field(
         default=None,
-        description="write the documents once more, shuffled and end to end, as sequences of so "
-        "many ids; not when empty",
+        description="also write shuffled, concatenated documents as sequences of this many ids; "
+        "default: no packing",
     )
-    seed: int = Field(default=0, description="with pack: decides the order of documents")
+    seed: int = Field(default=0, description="with pack: random seed for the order of documents")
     threads: Maybe[int] = Field(
-        default=None, description="for encoding; one per processor when empty"
+        default=None, description="number of threads; default: one per core"
     )
     engine: str = Field(
         default="local",
-        description="who encodes and packs: local (threads), dask (processes of this machine), or "
-        "the Dask cluster at tcp://HOST:PORT",
+        description="where to encode and pack: local (threads), dask (processes of this machine), "
+        "or the Dask cluster at tcp://HOST:PORT",
     )
 
     @model_validator(mode="after")
@@ -129,56 +131,52 @@ class DatasetRequest(Request):
         if not self.paths or self.shard_megabytes < 1:
             raise InvalidOption(
                 f"paths are {list(self.paths)}, shard_megabytes is {self.shard_megabytes}",
-                "at least one path, and shards of 1 MiB or more",
+                "expected at least one path, and shards of 1 MiB or more",
                 "name the files of the dataset",
             )
         if (self.pack is not None and self.pack < 1) or not 0 <= self.seed < 1 << 64:
             raise InvalidOption(
                 f"pack is {self.pack}, seed is {self.seed}",
-                "sequences of 1 id or more, and a seed from 0 to 2**64 - 1",
+                "expected sequences of 1 id or more, and a seed from 0 to 2**64 - 1",
                 "leave pack empty to keep the documents as they are",
             )
         return self
 
 
 class GarbageRequest(Request):
-    """The parameters of removing what no version needs."""
+    """The parameters of removing files that no version needs."""
 
-    days: float = Field(
-        default=30.0, description="what was written less than so many days ago stays"
-    )
+    days: float = Field(default=30.0, description="keep files that are younger than this many days")
     counts_of: Maybe[int] = Field(
         default=None,
-        description="keep word counts for so many of the newest versions of each name, and for "
-        "those with an alias; for all versions when empty",
+        description="keep word counts only for this many newest versions of each name and for "
+        "versions with an alias; default: for all",
     )
-    remove: bool = Field(
-        default=False, description="remove what is found; without, the run only says what there is"
-    )
+    remove: bool = Field(default=False, description="remove the files; otherwise only list them")
 
     @model_validator(mode="after")
     def _accepted(self) -> GarbageRequest:
         if self.days < 0 or (self.counts_of is not None and self.counts_of < 0):
             raise InvalidOption(
-                f"days are {self.days}, counts are kept of {self.counts_of} versions",
-                "numbers from 0 on",
-                "leave them out for 30 days, and the counts of all versions",
+                f"days is {self.days}, counts_of is {self.counts_of}",
+                "expected numbers from 0",
+                "leave them out for 30 days and the counts of all versions",
             )
         return self
 
 
 class RecertifyRequest(Request):
-    """The parameters of reading exports again."""
+    """The parameters of checking exports."""
 
     versions: tuple[str, ...] = Field(
         default=(),
-        description="names, for the versions their aliases point to, and references such as "
-        "news/3; every name when empty",
+        description="versions such as news/3, and names, which stand for their versions with an "
+        "alias; default: all names",
     )
     library: Maybe[str] = Field(
         default=None,
-        description="a folder whose packages are asked instead of those installed, as "
-        "`pip install --target FOLDER` makes it",
+        description="folder with packages to use instead of the installed ones, made by "
+        "`pip install --target FOLDER`",
     )
 
     @model_validator(mode="after")
@@ -186,7 +184,7 @@ class RecertifyRequest(Request):
         if self.library is not None and not os.path.isdir(self.library):
             raise InvalidOption(
                 f"there is no folder {self.library}",
-                "a folder with packages, as pip makes it",
+                "expected a folder with packages installed by pip",
                 f"type `pip install --target {self.library} --no-deps tokenizers`",
             )
         return self

@@ -22,45 +22,44 @@ from bpeline.tokenizer_core.formats import declared_roles
 
 
 class ImportRequest(Request):
-    """The parameters of one import; a run's configuration has ``file``, which no training has."""
+    """The parameters of one import. Stored configurations are recognised by ``file``."""
 
     file: str = Field(
-        description="the tokenizer: a file or the folder it was downloaded to, perhaps with what "
-        "it does not say: ranks.tiktoken,pattern=cl100k; or hf://ORG/REPO@REVISION"
+        description="tokenizer file, its folder, or hf://ORG/REPO@REVISION; append what the file "
+        "lacks: ranks.tiktoken,pattern=cl100k"
     )
-    name: str = Field(description="the name to register under: a-z, 0-9, '.', '_' and '-'")
+    name: str = Field(description="name to register under: a-z, 0-9, '.', '_' and '-'")
     algorithm: Literal["", "greedy"] = Field(
         default="",
-        description="greedy: the file is a list of tokens, one a line, see docs/algorithms.md",
+        description="greedy: the file is a list of tokens, one per line, see docs/algorithms.md",
     )
     end_of_word: str = Field(
-        default="", description="with --algorithm greedy: what tokens end with at the end of a word"
+        default="", description="with --algorithm greedy: end-of-word mark of tokens"
     )
-    licence: str = Field(
-        default="", description="under which terms its makers give it, for the record"
-    )
+    licence: str = Field(default="", description="licence of the tokenizer, for the record")
     roles: tuple[str, ...] = Field(
         default=(), description=str(TrainingRequest.model_fields["roles"].description)
     )
     evaluation: tuple[str, ...] = Field(
         default=(),
-        description="texts to evaluate on where the name has no evaluation set, which they become: "
-        "'english=heldout/*.txt', or a .toml file of such sources",
+        description="evaluation set, if the name has none yet: 'english=heldout/*.txt', or a "
+        ".toml file of such sources",
     )
     baselines: tuple[str, ...] = Field(
         default=(),
-        description="tokenizers to measure on the same documents: files or registered versions, "
-        "each perhaps named: 'gpt2=gpt2/tokenizer.json'; the champion is always measured",
+        description="tokenizer to measure on the same documents: a file or registered version, "
+        "'gpt2=gpt2/tokenizer.json'; the champion is always measured",
     )
     rules: Maybe[str] = Field(
         default=None,
-        description="a .toml file of rules; the imported version becomes champion if all hold",
+        description="file of promotion rules (.toml): the imported version becomes champion if "
+        "all hold",
     )
     text_field: str = Field(
-        default="text", description="the field of .jsonl lines, or column, of the text"
+        default="text", description="field of .jsonl lines, or column, that holds the text"
     )
 
-    # What runs have, whatever they do.
+    # Attributes that runs read from every request.
     engine: ClassVar[str] = "local"
     workers: ClassVar[int] = 1
     pattern_remark: ClassVar[str] = ""
@@ -70,22 +69,22 @@ class ImportRequest(Request):
     @model_validator(mode="before")
     @classmethod
     def _completed(cls, asked: dict[str, Any]) -> dict[str, Any]:
-        """With absolute paths: a run can be continued from any directory."""
-        given = dict(asked)
-        if (file := given.get("file")) and file.startswith(SCHEME):
-            given["file"] = str(HubReference.parse(file))
+        """Make paths absolute, so that a run can continue from any directory."""
+        values = dict(asked)
+        if (file := values.get("file")) and file.startswith(SCHEME):
+            values["file"] = str(HubReference.parse(file))
         elif file:
-            # What looks like news/3 is a path here, too.
+            # Here, news/3 is a path, too.
             parsed = parse_reference(file if file[0] in "./~" else f"./{file}")
             assert isinstance(parsed, ByPath)
-            given["file"] = str(replace(parsed, path=Path(os.path.abspath(parsed.path))))
-        evaluation = tuple(map(EVALUATION.absolute, given.get("evaluation") or ()))
-        evaluation_sources(evaluation)  # refuses what cannot be read
-        rules = given.get("rules")
+            values["file"] = str(replace(parsed, path=Path(os.path.abspath(parsed.path))))
+        evaluation = tuple(map(EVALUATION.absolute, values.get("evaluation") or ()))
+        evaluation_sources(evaluation)  # raises if they cannot be read
+        rules = values.get("rules")
         return {
-            **given,
+            **values,
             "evaluation": evaluation,
-            "baselines": normalized(given.get("baselines") or ()),
+            "baselines": normalized(values.get("baselines") or ()),
             "rules": os.path.abspath(rules) if rules else None,
         }
 
@@ -95,14 +94,14 @@ class ImportRequest(Request):
         declared_roles(self.roles)
         if not self.file:
             raise InvalidOption(
-                "no file was named",
-                "a tokenizer's file, or the folder that it was downloaded to",
+                "no tokenizer file was given",
+                "expected a tokenizer file or its folder",
                 "type `bpeline import tokenizer.json --name llama3`",
             )
         return self
 
     def as_config(self) -> dict[str, Any]:
-        """The request as JSON values; the flow called with them does the same again."""
+        """The request as JSON values, from which the flow can be repeated."""
         config = self.model_dump(mode="json")
         return {
             key: value
@@ -116,10 +115,10 @@ class ImportRequest(Request):
 
     @property
     def evaluation_reading(self) -> Any:
-        """How evaluation sources are read: each file of text is one document.
+        """Options for reading evaluation sources: each text file is one document.
 
-        Not by the tokenizer's pattern and special tokens, so that a set is the same whatever is
-        imported first; what looks like a special token is cut out of it, as of every set.
+        Independent of the tokenizer's pattern and special tokens, so that the evaluation set does
+        not depend on which tokenizer is imported first.
         """
         from bpeline.tokenizer_core.corpus import ReadOptions
         from bpeline.tokenizer_core.splitting import SplitPattern

@@ -1,7 +1,4 @@
-"""What ``bpeline init`` writes: a project's file with comments, and the texts it has found beside.
-
-What is found is proposed behind comment signs; which of it is a corpus, people decide.
-"""
+"""The commented project file that ``bpeline init`` writes, and the texts it proposes."""
 
 from __future__ import annotations
 
@@ -35,12 +32,12 @@ _NOT_TEXTS = {"__pycache__", "node_modules", "site-packages", "venv", "build", "
 
 @dataclass(frozen=True, slots=True)
 class FoundSource:
-    """A directory or a file beside the project's that can be read.
+    """A readable file or directory next to the project file.
 
     Attributes:
-        path: relative to the folder; that of a directory ends with a slash.
-        files: how many would be read.
-        bytes: on disk, compressed where they are.
+        path: relative to the folder; directories end with a slash.
+        files: number of readable files.
+        bytes: size on disk.
     """
 
     path: str
@@ -52,15 +49,12 @@ class FoundSource:
 
 
 def sources_beside(folder: Path) -> list[FoundSource]:
-    """The directories and files of a folder that hold text, the largest first.
+    """List files and directories of a folder that hold text, the largest first.
 
-    Hidden names, directories of programs such as ``node_modules``, and token shards, are no
-    proposals.
-
-    Raises:
-        MissingSource: there is none.
+    Skips hidden names, ``node_modules`` and the like, and token shards. Raises `MissingSource` if
+    there is none.
     """
-    found = []
+    sources = []
     entries = os.scandir(folder) if folder.is_dir() else ()
     for entry in sorted(entries, key=lambda one: one.name):
         if entry.name.startswith(".") or entry.name in _NOT_TEXTS:
@@ -72,47 +66,43 @@ def sources_beside(folder: Path) -> list[FoundSource]:
             continue
         try:
             files = find_source_files([Source(entry.path)])
-        except BpelineError:  # nothing to be read there
+        except BpelineError:  # no readable text
             continue
         size = sum(file.size for file in files)
-        found.append(FoundSource(entry.name + "/" * is_folder, len(files), size))
-    if not found:
+        sources.append(FoundSource(entry.name + "/" * is_folder, len(files), size))
+    if not sources:
         raise MissingSource(
             f"there is no text in {folder}",
-            "directories with .txt, .md, .py, .jsonl, .csv or .parquet files, and such files",
+            "expected .txt, .md, .py, .jsonl, .csv or .parquet files, or directories of them",
             "name the corpus: `bpeline init /data/corpus --name news`",
         )
-    return sorted(found, key=lambda one: -one.bytes)
+    return sorted(sources, key=lambda one: -one.bytes)
 
 
 def advised_share(files: Sequence[SourceFile], reading: ReadOptions) -> tuple[float, str]:
-    """The share to hold out so that `bpeline drift` can judge, and else why there is none.
+    """The share to hold out so that `bpeline drift` can judge, or 0 and the reason.
 
-    Reads no more text than would be enough for the usual share; nothing from object stores.
-
-    Args:
-        files: the corpus.
-        reading: how it will be read.
+    Reads only as much text as the default share needs, and nothing from object stores.
     """
-    usual = TrainingRequest.model_fields["held_out"].default
+    default_share = TrainingRequest.model_fields["held_out"].default
     if not files or any(is_url(str(file.path)) for file in files):
         return 0.0, ""
     is_cut = reading.pattern.cut_pairs is not None
     size = documents = 0
     share = 1.0
-    with suppress(BpelineError):  # a training says it
+    with suppress(BpelineError):  # the training reports it
         for document in documents_of(files, reading):
             size, documents = size + len(document), documents + 1
             share = share_to_watch(size, documents, is_cut)
-            if share <= usual:
-                return usual, ""
+            if share <= default_share:
+                return default_share, ""
     if share <= MOST_HELD_OUT:
         return share, ""
     return 0.0, f"too little text for `bpeline drift` to judge: {missing_text(size, share)}"
 
 
 def _is_of_ours(folder: Path) -> bool:
-    """Whether this program wrote it, such as token shards, whose records are JSON lines, too."""
+    """Whether bpeline wrote the folder, such as token shards, whose index has JSON lines."""
     path = folder / MANIFEST
     try:
         manifest = json_of(read_bounded(path, MAX_FILE_BYTES), path)
@@ -121,7 +111,7 @@ def _is_of_ours(folder: Path) -> bool:
     return isinstance(manifest, dict) and str(manifest.get("format")).startswith("bpeline-")
 
 
-# A file at the top is proposed by its extension alone: README and the like are about the project.
+# Top-level files are proposed by extension; README and the like are not corpus.
 _DATA = r"\.(?:txt|jsonl|csv|tsv|parquet|arrow|feather)(?:\.(?:gz|zst|bz2|xz))?$"
 
 
@@ -130,16 +120,16 @@ def project_text(
     found: Sequence[FoundSource] = (),
     sources: Sequence[NamedSource] = (),
 ) -> str:
-    """A project's file with comments: what is given, and the other usual parameters commented out.
+    """The text of a project file: the parameters given, and other common ones commented out.
 
     Args:
-        given: parameters of `TrainingRequest`, files as they are to stand there.
-        found: what is proposed instead of paths.
-        sources: named sources of the corpus, files as they are to stand there.
+        given: parameters of `TrainingRequest`, with files as written in the file.
+        found: proposals instead of paths.
+        sources: named sources, with files as written in the file.
     """
     lines = [
-        "# What this project trains, and when: `bpeline train` does it, `bpeline train --dry-run`",
-        "# says what it would do, `bpeline deploy` schedules it. Files are relative to this one.",
+        "# A bpeline project. `bpeline train` trains it, `bpeline train --dry-run` shows the plan,",
+        "# and `bpeline deploy` schedules it. Paths are relative to this file.",
         "",
         f"[{PROJECT_TABLE}]",
     ]
@@ -158,23 +148,23 @@ def project_text(
 
 
 def _proposed(found: Sequence[FoundSource]) -> Iterator[str]:
-    yield "# Found here; take the signs away from these lines, and leave out what is no corpus:"
+    yield "# Found here. Uncomment these lines, and delete files that are not part of the corpus:"
     yield "# paths = ["
-    shown = found[:MOST_PROPOSED]
-    width = max(len(_toml(one.path)) for one in shown)
-    for one in shown:
-        yield f"#     {_toml(one.path) + ',':<{width + 1}}  # {one}"
+    listed = found[:MOST_PROPOSED]
+    width = max(len(_toml(item.path)) for item in listed)
+    for item in listed:
+        yield f"#     {_toml(item.path) + ',':<{width + 1}}  # {item}"
     yield "# ]"
-    if len(found) > len(shown):
-        yield f"# and {len(found) - len(shown)} more, which are smaller"
+    if len(found) > len(listed):
+        yield f"# and {len(found) - len(listed)} smaller ones"
 
 
 def _tables_of(sources: Iterable[NamedSource]) -> Iterator[str]:
     for source in sources:
         yield f"[[{CORPUS.table}]]"
-        usual = NamedSource("", ())
+        empty = NamedSource("", ())
         for name, value in asdict(source).items():
-            if value != getattr(usual, name):
+            if value != getattr(empty, name):
                 yield f"{name} = {_toml(value)}"
         yield ""
 
@@ -188,7 +178,7 @@ def _named(folders: Iterable[str]) -> Iterator[str]:
         yield f"# files = [{_toml(folder)}]"
         yield "# weight = 1"
         yield ""
-    yield '# Labels say what a source is: language = "de", domain = "news".'
+    yield '# Labels of a source: language = "de", domain = "news".'
     yield ""
 
 
@@ -201,13 +191,13 @@ _USUAL = {
     "model_shape": "llama-3.2-1b",
 }  # fmt: skip
 _TABLES = (
-    "# What all versions are measured on, instead of text that is held out:",
+    "# Texts that all versions are measured on, instead of held-out documents:",
     "# [[evaluation]]",
     '# name = "german"',
     '# files = ["heldout/de/*.txt"]',
     '# language = "de"',
     "",
-    "# What must hold before a new version becomes champion, here and at `bpeline promote`:",
+    "# Promotion rules, for new versions and for `bpeline promote`:",
     "# [[rule]]",
     '# metric = "compression/bytes_per_token"',
     '# direction = "higher"',
@@ -218,7 +208,7 @@ _TABLES = (
     "# sizes = [8000, 16000, 32000, 64000]",
     '# patterns = ["gpt2", "cl100k"]',
     "",
-    "# New text that `bpeline drift` watches, where it is not the corpus itself:",
+    "# New text for `bpeline drift`, if it is not the corpus:",
     "# [drift]",
     '# paths = ["incoming/"]',
     "",
@@ -237,7 +227,7 @@ def _wrapped(text: str, width: int = 96) -> list[str]:
 
 
 def _toml(value: Any) -> str:
-    """A string, number, truth or list as TOML; JSON's strings are TOML's."""
+    """A string, number, boolean or list as TOML; JSON strings are valid TOML."""
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_toml, value))}]"
     return json.dumps(value, ensure_ascii=False)

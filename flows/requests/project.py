@@ -1,4 +1,4 @@
-"""A project's own file, ``bpeline.toml``: what it trains, and when; knows no flow and runs nothing.
+"""The project file ``bpeline.toml``: what to train, and when.
 
     [train]
     name = "news"
@@ -19,9 +19,9 @@
     [schedule]
     retrain = "0 3 * * *"
 
-``[train]`` has the parameters of `TrainingRequest`, under their names. Instead of ``paths`` there
-may be tables ``[[source]]``, as in a corpus file, and ``[[evaluation]]`` for what is evaluated on.
-``[drift]`` has those of `DriftRequest`, with tables ``[[drift.source]]`` and ``[[drift.rule]]``.
+``[train]`` has the parameters of `TrainingRequest`. Tables ``[[source]]`` replace ``paths``, as in
+a corpus file, and ``[[evaluation]]`` holds evaluation sources. ``[drift]`` has the parameters of
+`DriftRequest`, with tables ``[[drift.source]]`` and ``[[drift.rule]]``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SWEEP, DRIFT, SCHEDULE, ROLES, RULE = "sweep", "drift", "schedule", "roles", "ru
 RETRAIN = "retrain"
 JOBS = (RETRAIN, "watch-drift", "encode-dataset", "sweep-garbage", "recertify")
 _TIMEZONE = "timezone"
-_ABOVE = ("temperature", "parallel", *ABOVE_RULES)  # said above the tables
+_ABOVE = ("temperature", "parallel", *ABOVE_RULES)  # top-level keys
 _TABLES = {
     **{name: f"[{name}]" for name in (TRAIN, SWEEP, DRIFT, SCHEDULE, ROLES)},
     **{name: f"[[{name}]]" for name in (CORPUS.table, EVALUATION.table, RULE)},
@@ -71,14 +71,13 @@ OF_DRIFT = tuple(name for name in DriftRequest.model_fields if name not in ("nam
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """What a project's file says.
+    """The content of a project file.
 
     Attributes:
-        path: the file.
-        parameters: of `TrainingRequest`, files with absolute names.
-        sweep: which of ``sizes``, ``patterns``, ``variants`` and ``model_shape`` are compared.
-        drift: of `DriftRequest`, without the name: files with absolute names.
-        schedules: for each of `JOBS` that is to run by itself, when: five fields of cron.
+        parameters: of `TrainingRequest`, with absolute paths.
+        sweep: ``sizes``, ``patterns``, ``variants`` and ``model_shape`` to compare.
+        drift: of `DriftRequest` without the name, with absolute paths.
+        schedules: job of `JOBS` → five cron fields.
         timezone: of the schedules.
     """
 
@@ -91,127 +90,121 @@ class Project:
 
     @property
     def name(self) -> str:
-        """The name it registers under."""
         return str(self.parameters["name"])
 
     def with_typed(self, typed: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters, and over them what was typed: a corpus takes the whole place of its own.
+        """Merge typed parameters of `TrainingRequest` over those of the project.
 
-        Args:
-            typed: parameters of `TrainingRequest` that somebody gave.
+        A typed corpus replaces the whole corpus of the project.
         """
-        said = dict(self.parameters)
+        own = dict(self.parameters)
         typed = {key: value for key, value in typed.items() if value not in (None, (), {})}
-        if any(typed.get(one) for one in _CORPUS):
-            said = {key: said[key] for key in said if key not in (*_CORPUS, "temperature")}
+        if any(typed.get(key_) for key_ in _CORPUS):
+            own = {key: own[key] for key in own if key not in (*_CORPUS, "temperature")}
         if typed.get("counts"):
-            said.pop("deduplicate", None)  # of text
-        if {"vocab_size", "largest_size"} & typed.keys():  # a typed size undoes its choice
-            said.pop("vocab_size", None)
-            said.pop("largest_size", None)
+            own.pop("deduplicate", None)  # only for text
+        if {"vocab_size", "largest_size"} & typed.keys():  # a typed size replaces auto
+            own.pop("vocab_size", None)
+            own.pop("largest_size", None)
             if isinstance(typed.get("vocab_size"), int):
-                said.pop("model_shape", None)
-        if roles := (*said.get("roles", ()), *typed.get("roles", ())):  # the last one wins
+                own.pop("model_shape", None)
+        if roles := (*own.get("roles", ()), *typed.get("roles", ())):  # the last one wins
             typed["roles"] = roles
-        options = {**said.pop("options", {}), **typed.get("options", {})}
-        merged = {"paths": (), **said, **typed}
+        options = {**own.pop("options", {}), **typed.get("options", {})}
+        merged = {"paths": (), **own, **typed}
         return {**merged, "options": options} if options else merged
 
     @property
     def sources(self) -> tuple[NamedSource, ...]:
-        """The named sources of its corpus; none where it has paths."""
+        """The named sources of the corpus; empty if it has paths."""
         return CORPUS.joined(map(CORPUS.from_text, self.parameters.get("sources", ())))
 
     @property
     def watched(self) -> dict[str, Any]:
-        """What `DriftRequest` is asked: as ``[drift]`` says, else of its corpus as new text.
-
-        Sources have the labels that mean slices.
-
-        Raises:
-            InvalidOption: a source has a text field of its own, which drift does not know.
-        """
+        """The parameters of `DriftRequest`: ``[drift]``, or else the corpus as new text."""
         if self.drift.get("paths") or self.drift.get("sources"):
             return {"name": self.name, "paths": [], **self.drift}
-        for one in self.sources:
-            if one.text_field is not None:
+        for source in self.sources:
+            if source.text_field is not None:
                 raise InvalidOption(
-                    f"the source {one.name} of {self.path} has the text field {one.text_field!r}",
-                    "drift is measured on text and on the text field that the version was given",
-                    "name what is to be watched: `bpeline drift NAME@champion FILES`",
+                    f"the source {source.name} of {self.path} has the text field "
+                    f"{source.text_field!r}",
+                    "expected sources without a text field: drift uses that of the version",
+                    "name the new text: `bpeline drift NAME@champion FILES`",
                 )
-        spelt = [text for one in self.sources for text in replace(one, weight=1.0).spelt()]
-        corpus = {"paths": list(self.parameters["paths"]), **({"sources": spelt} if spelt else {})}
+        spellings = [
+            text for source in self.sources for text in replace(source, weight=1.0).spelt()
+        ]
+        corpus = {
+            "paths": list(self.parameters["paths"]),
+            **({"sources": spellings} if spellings else {}),
+        }
         return {"name": self.name, **corpus, **self.drift}
 
     @property
     def dataset(self) -> dict[str, Any]:
-        """What `DatasetRequest` is asked: its corpus, encoded by its champion.
-
-        Raises:
-            InvalidOption: the corpus is word counts, or its sources differ in their text fields.
-        """
+        """The parameters of `DatasetRequest`: the corpus, encoded by the champion."""
         sources = self.sources
-        usual = self.parameters.get("text_field", "text")
-        fields = {one.text_field or usual for one in sources} or {usual}
+        default_field = self.parameters.get("text_field", "text")
+        fields = {source.text_field or default_field for source in sources} or {default_field}
         if len(fields) > 1:
             raise InvalidOption(
                 f"{self.path} schedules encode-dataset, and its sources have the text fields "
                 f"{', '.join(sorted(fields))}",
-                "a dataset has one text field",
-                "leave encode-dataset out of [schedule], and encode each source: "
+                "expected one text field for a dataset",
+                "remove encode-dataset from [schedule], and encode each source: "
                 "`bpeline encode NAME@champion FILES -o tokens --text-field FIELD`",
             )
-        paths = [*self.parameters["paths"], *(file for one in sources for file in one.files)]
+        paths = [*self.parameters["paths"], *(file for source in sources for file in source.files)]
         if not paths:
             raise InvalidOption(
                 f"{self.path} schedules encode-dataset, and its corpus is word counts",
-                "paths or tables [[source]], whose files are encoded",
-                "leave encode-dataset out of [schedule]",
+                "expected paths or tables [[source]], whose files are encoded",
+                "remove encode-dataset from [schedule]",
             )
         shared = ("include", "strict", "invalid_utf8")
-        told = {name: self.parameters[name] for name in shared if name in self.parameters}
-        asked = {"reference": f"{self.name}@{CHAMPION}", "paths": paths, **told}
+        shared_values = {name: self.parameters[name] for name in shared if name in self.parameters}
+        request = {"reference": f"{self.name}@{CHAMPION}", "paths": paths, **shared_values}
         if fields != {DatasetRequest.model_fields["text_field"].default}:
-            asked["text_field"] = fields.pop()
-        return asked
+            request["text_field"] = fields.pop()
+        return request
 
 
 def this_project() -> Project:
-    """The project that was named, or that the current directory belongs to.
+    """The project of ``--project``, or of this or a parent directory.
 
     Raises:
         MissingSource: there is none.
-        InvalidOption: its file cannot be used.
+        InvalidOption: its file is invalid.
     """
     path = find_project()
     if path is None:
         raise MissingSource(
-            f"no text was named, and there is no {PROJECT_FILE} here or in a directory above",
-            f"files, directories or globs; or a project's {PROJECT_FILE}",
+            f"no text was named, and there is no {PROJECT_FILE} in this or a parent directory",
+            f"expected files, directories or globs, or a {PROJECT_FILE}",
             "name them, or type `bpeline init corpus/ --name news` first",
         )
     return read_project(path)
 
 
 def read_project(path: Path) -> Project:
-    """Read a project's file.
+    """Read a project file.
 
     Raises:
         MissingSource: there is no such file.
-        InvalidOption: it is no TOML, has what is not accepted, or lacks a name or a corpus.
+        InvalidOption: it is not TOML, has unknown keys, or lacks a name or a corpus.
     """
     if not path.is_file():
         raise MissingSource(
             f"there is no file {path}",
-            "the name of a project's file that is there",
+            "expected a project file",
             f"type `bpeline init corpus/ --name news --project {quote(str(path))}`",
         )
     content = read_settings(path, partial(_unusable, path))
     _refuse_strange(path, "it", content, (*_TABLES, *_ABOVE))
     for table in (TRAIN, SWEEP, DRIFT, SCHEDULE, ROLES):
         if not isinstance(content.get(table, {}), dict):
-            raise _unusable(path, f"{table} is {content[table]!r}, and [{table}] is a table")
+            raise _unusable(path, f"{table} is {content[table]!r}, not a table [{table}]")
     parameters = _training(path, content)
     times, timezone = _schedule(path, content.get(SCHEDULE, {}))
     return Project(
@@ -234,14 +227,14 @@ def _training(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
         parameters["sources"] = _spelt(CORPUS, path, content[CORPUS.table])
     if "temperature" in content:
         if "temperature" in train:
-            raise _unusable(path, f"temperature stands above the tables and below [{TRAIN}]")
+            raise _unusable(path, f"temperature is both at the top and below [{TRAIN}]")
         parameters["temperature"] = content["temperature"]
     if EVALUATION.table in content:
         parameters["evaluation"] = _spelt(EVALUATION, path, content[EVALUATION.table])
     if parallel := content.get("parallel", False):
         if parallel is not True or EVALUATION.table not in content:
-            raise _unusable(path, f"parallel is {parallel!r}", "true, with [[evaluation]]")
-        parameters["evaluation"] = [str(path)]  # only a file can say it
+            raise _unusable(path, f"parallel is {parallel!r}", "expected true, with [[evaluation]]")
+        parameters["evaluation"] = [str(path)]  # only a file can set `parallel`
     if RULE in content:
         if "rules" in train:
             raise _unusable(path, f"it has [[{RULE}]], and rules below [{TRAIN}]")
@@ -252,12 +245,12 @@ def _training(path: Path, content: Mapping[str, Any]) -> dict[str, Any]:
     parameters.setdefault("paths", ())
     if not isinstance(parameters.get("name"), str):
         raise _unusable(path, f"[{TRAIN}] has no name")
-    if not any(parameters.get(given) for given in _CORPUS):
+    if not any(parameters.get(corpus_key) for corpus_key in _CORPUS):
         raise _unusable(
             path,
             "it names no corpus",
-            f"paths below [{TRAIN}], or tables [[{CORPUS.table}]]; those that `bpeline "
-            "init` has found stand there behind comment signs",
+            f"expected paths below [{TRAIN}], or tables [[{CORPUS.table}]]; those that `bpeline "
+            "init` found are in comments",
         )
     _check(path, TrainingRequest, parameters)
     return parameters
@@ -267,10 +260,15 @@ def _sweep(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
     _refuse_strange(path, f"[{SWEEP}]", table, OF_SWEEP)
     for name, value in table.items():
         kind: type = int if name == "sizes" else str
-        listed = [value] if name == "model_shape" else value
-        if not isinstance(listed, list) or not all(type(one) is kind for one in listed):
-            what = {"sizes": "a list of whole numbers", "model_shape": "a name or a file"}
-            raise _unusable(path, f"{name} is {value!r}", what.get(name, "a list of names"))
+        values = [value] if name == "model_shape" else value
+        if not isinstance(values, list) or not all(type(item) is kind for item in values):
+            expected = {
+                "sizes": "expected a list of whole numbers",
+                "model_shape": "expected a name or a file",
+            }
+            raise _unusable(
+                path, f"{name} is {value!r}", expected.get(name, "expected a list of names")
+            )
     _refuse_strange(path, "variants", table.get("variants", ()), tuple(VARIANTS))
     swept = dict(table)
     if "model_shape" in swept:
@@ -285,17 +283,17 @@ def _sweep(path: Path, table: Mapping[str, Any]) -> dict[str, Any]:
 
 def _drift(path: Path, table: Mapping[str, Any], name: str) -> dict[str, Any]:
     _refuse_strange(path, f"[{DRIFT}]", table, (*OF_DRIFT, *_SPELT))
-    asked = {one: _with_files(path, one, value) for one, value in table.items()}
-    asked.pop(RULE, None)
+    parameters = {key: _with_files(path, key, value) for key, value in table.items()}
+    parameters.pop(RULE, None)
     if CORPUS.table in table:
-        asked["sources"] = _spelt(EVALUATION, path, asked.pop(CORPUS.table))
+        parameters["sources"] = _spelt(EVALUATION, path, parameters.pop(CORPUS.table))
     if RULE in table:
         if "rules" in table:
             raise _unusable(path, f"it has [[{DRIFT}.{RULE}]], and rules below [{DRIFT}]")
         read_drift_rules(path)
-        asked["rules"] = str(path)
-    _check(path, DriftRequest, {"name": name, **asked})
-    return asked
+        parameters["rules"] = str(path)
+    _check(path, DriftRequest, {"name": name, **parameters})
+    return parameters
 
 
 def _schedule(path: Path, table: Mapping[str, Any]) -> tuple[dict[str, str], str]:
@@ -304,10 +302,10 @@ def _schedule(path: Path, table: Mapping[str, Any]) -> tuple[dict[str, str], str
         job = name.replace("_", "-")
         if name == _TIMEZONE:
             continue
-        if job not in JOBS:  # quoted as it stands in the file
+        if job not in JOBS:  # quoted as in the file
             _refuse_strange(path, f"[{SCHEDULE}]", [name], (*JOBS, _TIMEZONE))
         if not isinstance(when, str) or len(when.split()) != 5:
-            raise _unusable(path, f"{name} is {when!r}, and not five fields of cron")
+            raise _unusable(path, f"{name} is {when!r}, not five cron fields")
         times[job] = when
     return times, str(table.get(_TIMEZONE, "UTC"))
 
@@ -320,34 +318,35 @@ def _check(path: Path, request: type[Any], parameters: Mapping[str, Any]) -> Non
 
 
 def _spelt(kind: SourceKind, path: Path, tables: Any) -> list[str]:
-    """The tables of one kind as one would type them."""
     sources = kind.joined(kind.from_tables(tables, path))
-    return [one for source in sources for one in source.spelt()]
+    return [spelling for source in sources for spelling in source.spelt()]
 
 
 def _with_files(path: Path, name: str, value: Any) -> Any:
-    """A parameter; names of files become absolute, for they are relative to the project's file."""
+    """A parameter, with paths relative to the project file made absolute."""
     if name in _FILES:
-        listed = [value] if isinstance(value, str) else value
-        if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
-            raise _unusable(path, f"{name} is {value!r}, and not a list of files")
-        return [_beside(path, one) for one in listed]
+        names = [value] if isinstance(value, str) else value
+        if not isinstance(names, list) or not all(isinstance(item, str) for item in names):
+            raise _unusable(path, f"{name} is {value!r}, not a list of files")
+        return [_beside(path, item) for item in names]
     if name == "rules":
         if not isinstance(value, str):
-            raise _unusable(path, f"rules is {value!r}", f"a .toml file, or tables [[{RULE}]]")
+            raise _unusable(
+                path, f"rules is {value!r}", f"expected a .toml file, or tables [[{RULE}]]"
+            )
         return _beside(path, value)
     if name == "model_shape" and isinstance(value, str) and (path.parent / value).exists():
         return _beside(path, value)
     if name == "parity_dev" and isinstance(value, list):
-        parted = (str(one).partition("=") for one in value)
+        parted = (str(item).partition("=") for item in value)
         return [f"{source}={_beside(path, files)}" for source, _, files in parted]
     if name == "baselines" and isinstance(value, list):
-        return [_baseline(path, str(one)) for one in value]
+        return [_baseline(path, str(item)) for item in value]
     return value
 
 
 def _baseline(path: Path, spelt: str) -> str:
-    """A baseline that is a file beside the project's; else it is a version, and stays."""
+    """A baseline; made absolute if it is a file relative to the project file."""
     name, equals, reference = spelt.rpartition("=")
     beside = path.parent / reference.split(",")[0]
     return f"{name}{equals}{path.parent / reference}" if beside.exists() else spelt
@@ -362,13 +361,13 @@ def _beside(path: Path, name: str) -> str:
 def _refuse_strange(path: Path, what: str, given: Iterable[str], known: Collection[str]) -> None:
     for name in given:
         if name not in known:
-            said = f"{what} has {name!r}{likely(name, known)}"
-            raise _unusable(path, said, f"accepted: {', '.join(known)}")
+            reason = f"{what} has {name!r}{likely(name, known)}"
+            raise _unusable(path, reason, f"expected one of {', '.join(known)}")
 
 
 def _unusable(path: Path, reason: str, accepted: str = "") -> InvalidOption:
     return InvalidOption(
         f"{path} cannot be used: {reason}",
-        accepted or f"tables {', '.join(_TABLES.values())}",
-        f"mend {path}",
+        accepted or f"expected tables {', '.join(_TABLES.values())}",
+        f"edit {path}",
     )

@@ -1,7 +1,4 @@
-"""What requests have in common: a pydantic model, checked strictly, that is a flow's parameter.
-
-Knows no request.
-"""
+"""The base class of requests: strictly checked pydantic models that are parameters of flows."""
 
 from __future__ import annotations
 
@@ -43,17 +40,17 @@ from bpeline.tokenizer_core.errors import BpelineError, InvalidOption, WrongKind
 R = TypeVar("R")
 
 
-# What forms read as Markdown, outside of code: escaped where it is meant as it stands.
+# Characters that forms would read as Markdown, outside of code.
 _MARKDOWN = re.compile(r"`[^`]*`|[*<\[]")
 
 
 def as_markdown(text: str) -> str:
-    """Text that a form, which reads Markdown, shows as it stands."""
+    """Escape text for forms, which render Markdown."""
     return _MARKDOWN.sub(lambda sign: sign[0] if sign[0][0] == "`" else f"\\{sign[0]}", text)
 
 
 class _Unset(dict[str, Any]):
-    """A JSON schema without a null default: a form would send it, and it is of another type."""
+    """A JSON schema without a null default, which a form would send and fail to validate."""
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key != "default" or value is not None:
@@ -61,14 +58,14 @@ class _Unset(dict[str, Any]):
 
 
 class _MayBeEmpty:
-    """Of a form's field that may be left empty, and is None then."""
+    """Marks a field of a form that may be left empty and is then None."""
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> dict[str, Any]:
         return _Unset(handler(core))
 
 
 Given = TypeVar("Given")
-#: A value that may be left out; forms show its type alone.
+#: An optional value; forms show only its type.
 Maybe = Annotated[
     Given | SkipJsonSchema[None],
     BeforeValidator(lambda value: None if value == "" else value),
@@ -77,34 +74,34 @@ Maybe = Annotated[
 
 
 def _as_form(schema: dict[str, Any], model: type[Request]) -> None:
-    """What a form shows of a request: words beside numbers as choices, descriptions as Markdown."""
-    for name, one in schema["properties"].items():
-        one["description"] = as_markdown(one["description"])
-        if one.get("default", "") is None:  # which its own type does not accept
-            del one["default"]
+    """Adapt the JSON schema for forms: Markdown descriptions, and words such as auto as choices."""
+    for name, schema_ in schema["properties"].items():
+        schema_["description"] = as_markdown(schema_["description"])
+        if schema_.get("default", "") is None:  # not valid for its own type
+            del schema_["default"]
         if word := model.words_for.get(name):
-            kind = one.pop("type")
+            kind = schema_.pop("type")
             number = {"type": kind, "title": "number"}
-            one["anyOf"] = [number, {"type": "string", "title": word, "enum": [word]}]
+            schema_["anyOf"] = [number, {"type": "string", "title": word, "enum": [word]}]
 
 
 class Request(BaseModel):
-    """What is asked of a flow: a field for each option, with its default and its description."""
+    """The parameters of a flow: a field for each option, with default and description."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_as_form)
 
-    #: Parameter → words that are read before anything else, and are of another type.
+    #: Parameter → a word that is accepted instead of its type, such as auto.
     words_for: ClassVar[dict[str, str]] = {}
-    #: Parameters of which a single one may be given without a list.
+    #: Parameters that accept a single value instead of a list.
     one_for_many: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def checked(cls, **parameters: Any) -> Self:
-        """Make a request; what is left out, or None, has its usual value.
+        """Create a request; parameters left out or None get their defaults.
 
         Raises:
-            InvalidOption: a parameter that there is not, that is missing, or is not accepted.
-            BpelineError: whatever else a request refuses.
+            InvalidOption: an unknown, missing or invalid parameter.
+            BpelineError: other checks of the request.
         """
         try:
             return cls(**parameters)
@@ -114,7 +111,7 @@ class Request(BaseModel):
     @model_validator(mode="wrap")
     @classmethod
     def _strict(cls, asked: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """See the types before anything is completed from them; what is None is left out."""
+        """Check the types before defaults are completed, and drop values that are None."""
         if not isinstance(asked, dict):
             return handler(asked)
         return handler(
@@ -127,18 +124,13 @@ class Request(BaseModel):
 
     @classmethod
     def _of_its_type(cls, name: str, value: Any) -> Any:
-        """A value as its field takes it.
-
-        Raises:
-            WrongKind, InvalidOption: it is of another type, or not one of a few.
-        """
-        alone = name in cls.one_for_many and isinstance(value, str)
-        plain = (value,) if alone else _as_plain(name, value)
-        known = _types_of(cls).get(name)
-        if known is None or (isinstance(plain, str) and plain == cls.words_for.get(name)):
+        is_single = name in cls.one_for_many and isinstance(value, str)
+        plain = (value,) if is_single else _as_plain(name, value)
+        adapter = _types_of(cls).get(name)
+        if adapter is None or (isinstance(plain, str) and plain == cls.words_for.get(name)):
             return plain
         try:
-            return known.validate_python(plain)
+            return adapter.validate_python(plain)
         except ValidationError as error:
             raise _of_another_type(cls, name, plain, error) from None
 
@@ -158,17 +150,17 @@ def _of_another_type(
     model: type[Request], name: str, value: Any, error: ValidationError
 ) -> InvalidOption:
     first = error.errors()[0]
-    given = first["input"]
-    what = _typed(name) if given is value else f"an item of {_typed(name)}"
-    meant = None if isinstance(value, float) else checks.number_in(value)
-    write = f"{name}=[{value!r:.60}]" if first["type"] == "tuple_type" else ""
-    if first["type"] == "int_type" and meant is not None and meant.is_integer():
-        write = f"{name}={int(meant)}"
+    bad_value = first["input"]
+    subject = _typed(name) if bad_value is value else f"an item of {_typed(name)}"
+    number = None if isinstance(value, float) else checks.number_in(value)
+    suggestion = f"{name}=[{value!r:.60}]" if first["type"] == "tuple_type" else ""
+    if first["type"] == "int_type" and number is not None and number.is_integer():
+        suggestion = f"{name}={int(number)}"
     return (WrongKind if first["type"].endswith("_type") else InvalidOption)(
-        f"{what} is {given!r:.60}, of type {type(given).__name__}: "
+        f"{subject} is {bad_value!r:.60}, of type {type(bad_value).__name__}: "
         f"{first['msg'][:1].lower()}{first['msg'][1:]}",
-        f"accepted: {model.model_fields[name].description}",
-        f"write {write}" if write else f"give {name} another value, or leave it out",
+        f"expected {model.model_fields[name].description}",
+        f"write {suggestion}" if suggestion else f"give {name} another value, or leave it out",
     )
 
 
@@ -177,15 +169,11 @@ def _typed(name: str) -> str:
 
 
 def _as_plain(name: str, value: Any) -> Any:
-    """Paths as text and rows as tuples, which is what requests hold; numbers of NumPy as Python's.
-
-    Raises:
-        InvalidOption: a whole number of more than 64 bits.
-    """
+    """Convert paths to text, sequences to tuples, and NumPy numbers to Python's."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, (list, tuple, Iterator)):
-        return tuple(_as_plain(name, one) for one in value)
+        return tuple(_as_plain(name, item) for item in value)
     if isinstance(value, Integral) and not isinstance(value, bool):
         return checks.whole_number(name, value)
     if isinstance(value, Real) and not isinstance(value, (bool, float)):
@@ -194,7 +182,7 @@ def _as_plain(name: str, value: Any) -> Any:
 
 
 def _as_ours(error: ValidationError, model: type[Request]) -> BpelineError:
-    """The first thing that pydantic found, or the error of ours that it met there."""
+    """Convert the first error of pydantic, or return the `BpelineError` inside."""
     first = error.errors()[0]
     ours = first.get("ctx", {}).get("error")
     if isinstance(ours, BpelineError):
@@ -205,14 +193,14 @@ def _as_ours(error: ValidationError, model: type[Request]) -> BpelineError:
     if field is None:
         return InvalidOption(
             f"there is no parameter {name!r}",
-            f"accepted: {', '.join(model.model_fields)}",
+            f"expected one of {', '.join(model.model_fields)}",
             "leave it out",
         )
     if first["type"] == "missing":
         return InvalidOption(f"{name} is missing", field.description or "", f"give {typed}")
     return InvalidOption(
         f"{typed} is {first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}",
-        f"accepted: {field.description}",
+        f"expected {field.description}",
         f"give {typed} another value, or leave it out",
     )
 
@@ -220,31 +208,32 @@ def _as_ours(error: ValidationError, model: type[Request]) -> BpelineError:
 def request_parameters(
     model: type[Request],
 ) -> Callable[[Callable[[Any, str | None], R]], Callable[..., R]]:
-    """Give a function the fields of a request as parameters, instead of the request.
+    """Decorate a function of a request and a workspace, so that it takes the request's fields.
 
-    For flows whose deployments replace single parameters: an automation sends one, and the others
-    stay. The function takes a request and the directory of a workspace.
+    For flows whose automations override single parameters of a deployment.
     """
-    shown = [_parameter(name, field) for name, field in model.model_fields.items()]
-    shown.append(Parameter("workspace", _KIND, default=None, annotation=Maybe[str]))  # type: ignore[misc]
+    signature_parameters = [_parameter(name, field) for name, field in model.model_fields.items()]
+    signature_parameters.append(Parameter("workspace", _KIND, default=None, annotation=Maybe[str]))  # type: ignore[misc]
     described = {name: field.description for name, field in model.model_fields.items()}
-    described["workspace"] = "its directory; BPELINE_HOME, else .bpeline, when empty"
+    described["workspace"] = "workspace directory; default: BPELINE_HOME, else .bpeline"
 
     def mark(function: Callable[[Any, str | None], R]) -> Callable[..., R]:
         returned = get_type_hints(function)["return"]
-        signature = inspect.Signature(shown, return_annotation=returned)
+        signature = inspect.Signature(signature_parameters, return_annotation=returned)
 
         @functools.wraps(function)
         def flow(*args: Any, **parameters: Any) -> R:
-            given = signature.bind(*args, **parameters).arguments
-            workspace = given.pop("workspace", None)
-            return function(model.checked(**given), workspace)
+            arguments = signature.bind(*args, **parameters).arguments
+            workspace = arguments.pop("workspace", None)
+            return function(model.checked(**arguments), workspace)
 
         flow.__signature__ = signature  # type: ignore[attr-defined]
-        flow.__annotations__ = {one.name: one.annotation for one in shown} | {"return": returned}
-        lines = [f"        {name}: {what}." for name, what in described.items()]
-        said, _, raised = (inspect.getdoc(function) or "").partition("\nRaises:\n")
-        flow.__doc__ = f"{said.rstrip()}\n\nArgs:\n" + "\n".join(lines)
+        flow.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in signature_parameters
+        } | {"return": returned}
+        lines = [f"        {name}: {description}." for name, description in described.items()]
+        summary, _, raised = (inspect.getdoc(function) or "").partition("\nRaises:\n")
+        flow.__doc__ = f"{summary.rstrip()}\n\nArgs:\n" + "\n".join(lines)
         if raised:
             flow.__doc__ += f"\n\nRaises:\n{raised}"
         return flow
@@ -264,7 +253,7 @@ def _parameter(name: str, field: FieldInfo) -> Parameter:
 
 
 def type_of(field: FieldInfo) -> Any:
-    """The type of a field's values, None among them where that is its default."""
+    """The type of a field's values, with None if that is the default."""
     kinds = [
         get_args(kind)[0] if get_origin(kind) is Annotated else kind
         for kind in (

@@ -1,10 +1,9 @@
-"""How named sources are spelt, on the command line and in TOML files; finds and reads no text.
+"""Parse named sources, on the command line and in TOML files.
 
     english=en/*.txt
     german:language=de:domain=news:weight=2=de/*.txt
 
-One spelling for what is trained on and for what is evaluated on. Which labels mean something, and
-what the tables of a file are called, a `SourceKind` says.
+Training and evaluation use one spelling; `SourceKind` has their labels and table names.
 """
 
 from __future__ import annotations
@@ -40,14 +39,14 @@ _VALUES = {
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
-    """One named text.
+    """A named source.
 
     Attributes:
-        name: what its slice is called.
+        name: also the name of its slice.
         files: paths, directories or globs.
-        language, domain: labels, which make slices too.
+        language, domain: labels, which are slices, too.
         weight: factor on its counts.
-        text_field: the field of its JSON lines, or column, where it is not that of the others.
+        text_field: its field of JSON lines, or column, if different from the others.
     """
 
     name: str
@@ -58,20 +57,15 @@ class NamedSource:
     text_field: str | None = None
 
     def found(self) -> list[SourceFile]:
-        """The files it means.
-
-        Raises:
-            MissingSource, UnreadableSource: see `find_source_files`.
-        """
+        """Find its files; errors as `find_source_files`."""
         return find_source_files(self.searched)
 
     @property
     def searched(self) -> list[Source]:
-        """What is searched for its files."""
         return [Source(files, self.name) for files in self.files]
 
     def spelt(self) -> list[str]:
-        """What one would type for it, once for each of its files."""
+        """Its spelling as options, one for each of its files."""
         values = {
             "language": self.language,
             "domain": self.domain,
@@ -84,14 +78,11 @@ class NamedSource:
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
-    """What sources are for.
+    """A use of sources: allowed labels, the name of its tables in TOML files, texts for errors.
 
     Attributes:
-        what: ``evaluation source``.
-        table: the name of a file's tables.
-        labels: those that mean something.
-        example: what to type.
-        file: how a file of them is given.
+        what: the noun in errors, such as ``evaluation source``.
+        file: how a TOML file is given, for errors.
     """
 
     what: str
@@ -102,74 +93,63 @@ class SourceKind:
 
     @property
     def accepted(self) -> str:
-        """What can be typed."""
+        """The second part of errors."""
         return (
-            f"accepted are NAME=FILES, NAME:language=de:domain=news=FILES, and {self.file} with "
-            f"tables [[{self.table}]]; labels are {', '.join(self.labels)}; names and labels are "
-            "of letters, digits, '_' and '-'"
+            f"expected NAME=FILES, NAME:language=de:domain=news=FILES, or {self.file} with "
+            f"tables [[{self.table}]]; labels are {', '.join(self.labels)}; names and labels have "
+            "letters, digits, '_' and '-'"
         )
 
     def absolute(self, spelling: str) -> str:
-        """The same with absolute paths, so that a run can be continued from any directory.
-
-        Raises:
-            InvalidOption: not one of the accepted spellings.
-        """
+        """Make the paths absolute; raises `InvalidOption` for an invalid spelling."""
         if is_file(spelling):
             return os.path.abspath(spelling)
         matched = self._matched(spelling)
         return f"{matched['name']}{matched['labels']}={absolute_name(matched['files'])}"
 
     def from_text(self, spelling: str) -> NamedSource:
-        """A source that was typed; errors as `absolute`."""
+        """Parse a typed source; errors as `absolute`."""
         matched = self._matched(spelling)
-        labels: dict[str, Any] = dict(one.split("=") for one in matched["labels"].split(":")[1:])
+        labels: dict[str, Any] = dict(
+            label.split("=") for label in matched["labels"].split(":")[1:]
+        )
         if "weight" in labels:
             labels["weight"] = float(labels["weight"])
             check_weight(labels["weight"])
         return NamedSource(matched["name"], (matched["files"],), **labels)
 
     def from_file(self, path: Path, others: Iterable[str]) -> tuple[list[NamedSource], Any]:
-        """The sources of a TOML file, and what it says beside them; a project's may be one.
-
-        Args:
-            path: the file; the files it names are relative to it.
-            others: members that it may have beside its tables.
+        """Read the sources of a TOML file, with paths relative to it, and its ``others`` keys.
 
         Raises:
-            InvalidOption: not such a file.
+            InvalidOption: the file is invalid.
         """
         content = read_settings(path, partial(self.unusable, path), (self.table, *others))
         return self.from_tables(content.pop(self.table, None), path), content
 
     def from_tables(self, tables: Any, path: Path) -> list[NamedSource]:
-        """The sources that the tables of a file say; errors as `from_file`."""
+        """Parse the tables of a file; errors as `from_file`."""
         if not isinstance(tables, list) or not tables:
             raise self.unusable(path, f"it has no [[{self.table}]]")
         return [self._from_table(table, path) for table in tables]
 
     def joined(self, sources: Iterable[NamedSource]) -> tuple[NamedSource, ...]:
-        """Sources of one name as one source with all their files.
-
-        Raises:
-            InvalidOption: one name with different labels.
-        """
-        found: dict[str, NamedSource] = {}
+        """Join sources with one name; raises `InvalidOption` if their labels differ."""
+        by_name: dict[str, NamedSource] = {}
         for source in sources:
-            known = found.get(source.name, replace(source, files=()))
-            if replace(known, files=()) != replace(source, files=()):
+            earlier = by_name.get(source.name, replace(source, files=()))
+            if replace(earlier, files=()) != replace(source, files=()):
                 raise InvalidOption(
                     f"the {self.what} {source.name} was given twice, with different labels",
-                    f"sources of one name are one source, with the same {', '.join(self.labels)}",
+                    f"expected the same {', '.join(self.labels)} for sources with one name",
                     "give the second one another name",
                 )
-            found[source.name] = replace(source, files=known.files + source.files)
-        return tuple(found.values())
+            by_name[source.name] = replace(source, files=earlier.files + source.files)
+        return tuple(by_name.values())
 
     def unusable(self, path: Path, reason: str) -> InvalidOption:
-        """The refusal of a file."""
         return InvalidOption(
-            f"the {self.what}s in {path} cannot be used: {reason}", self.accepted, f"mend {path}"
+            f"the {self.what}s in {path} cannot be used: {reason}", self.accepted, f"edit {path}"
         )
 
     def _matched(self, spelling: str) -> re.Match[str]:
@@ -181,13 +161,13 @@ class SourceKind:
         return matched
 
     def _from_table(self, table: Any, path: Path) -> NamedSource:
-        named = f"a table [[{self.table}]]"
-        known = ("name", "files", *self.labels)
-        if isinstance(table, dict) and (unknown := sorted(table.keys() - {*known})):
-            said = (f"{name}{likely(name, known)}" for name in unknown)
-            raise self.unusable(path, f"{named} has {', '.join(said)}")
+        table_name = f"a table [[{self.table}]]"
+        known_keys = ("name", "files", *self.labels)
+        if isinstance(table, dict) and (unknown := sorted(table.keys() - {*known_keys})):
+            unknown_names = (f"{name}{likely(name, known_keys)}" for name in unknown)
+            raise self.unusable(path, f"{table_name} has {', '.join(unknown_names)}")
         if not isinstance(table, dict) or not {"name", "files"} <= table.keys():
-            raise self.unusable(path, f"{named} lacks its name or its files")
+            raise self.unusable(path, f"{table_name} lacks its name or its files")
         files = [table["files"]] if isinstance(table["files"], str) else table["files"]
         if not isinstance(files, list) or not files or not all(isinstance(f, str) for f in files):
             raise self.unusable(path, f"the files of {table['name']!r} are {table['files']!r}")
@@ -205,7 +185,7 @@ class SourceKind:
         if table["name"] == ALL:
             raise self.unusable(path, f"{ALL!r} is the name of all sources together")
         absolute = tuple(
-            one if is_url(one) else os.path.abspath(path.parent / one) for one in files
+            file if is_url(file) else os.path.abspath(path.parent / file) for file in files
         )
         return NamedSource(table["name"], absolute, weight=float(weight), **labels)
 
@@ -213,22 +193,22 @@ class SourceKind:
 def files_of_each(
     sources: Sequence[NamedSource],
 ) -> tuple[list[tuple[SourceFile, ...]], SkippedFiles]:
-    """The files of each source, and what the searches for them skipped; errors as `found`."""
-    return search_each([one.searched for one in sources])
+    """The files of each source, and the skipped files; errors as `NamedSource.found`."""
+    return search_each([source.searched for source in sources])
 
 
 def is_file(spelling: str) -> bool:
-    """Whether a TOML file is named rather than a source."""
+    """Whether this is a TOML file rather than a source."""
     return spelling.endswith(".toml") and "=" not in spelling
 
 
 def decimal(weight: float) -> str:
-    """A weight as people type it: ``2``, ``0.5``, ``0.000001``."""
+    """Format a weight: ``2``, ``0.5``, ``0.000001``."""
     return f"{weight:.6f}".rstrip("0").rstrip(".")
 
 
 def check_weight(weight: float) -> None:
-    """Refuse a weight that counts cannot have; NumPy is loaded when there is one."""
+    """Raise `InvalidOption` for an invalid weight."""
     from bpeline.tokenizer_core.counting import millionths
 
     millionths(weight)

@@ -169,15 +169,18 @@ def test_a_training_goes_on_behind_the_step_it_finished(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--end-of-word", "_"], "--end-of-word means nothing to the algorithm byte-bpe"),
+        (["--end-of-word", "_"], "--end-of-word does not apply to the algorithm byte-bpe"),
         (["--pattern", "whitespace"], "drops the text between"),
-        (["--algorithm", "wordpiece", "--merges", "5"], "--merges means nothing"),
-        (["--algorithm", "wordpiece", "--tie-break", "first-seen"], "--tie-break means nothing"),
-        (["--algorithm", "char-bpe", "--required-token", " a"], "--required-token means nothing"),
+        (["--algorithm", "wordpiece", "--merges", "5"], "--merges does not apply"),
+        (["--algorithm", "wordpiece", "--tie-break", "first-seen"], "--tie-break does not apply"),
+        (["--algorithm", "char-bpe", "--required-token", " a"], "--required-token does not apply"),
         (["--algorithm", "char-bpe", "--vocab-size", "9"], "no room for"),
-        (["--algorithm", "wordpiece", "--encoding", "greedy"], "--encoding means nothing"),
-        (["--algorithm", "frequency-bpe", "--special-token", "<s>"], "--special-token means"),
-        (["--algorithm", "frequency-bpe", "--show-steps", "--joined"], "--joined means nothing"),
+        (["--algorithm", "wordpiece", "--encoding", "greedy"], "--encoding does not apply"),
+        (
+            ["--algorithm", "frequency-bpe", "--special-token", "<s>"],
+            "--special-token does not apply",
+        ),
+        (["--algorithm", "frequency-bpe", "--show-steps", "--joined"], "--joined does not apply"),
     ],
 )
 def test_options_of_other_algorithms_are_refused(

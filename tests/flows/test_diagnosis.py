@@ -130,7 +130,7 @@ def unfinished(path: Path) -> None:
     [
         (lambda path: None, "ok", "mlflow.sqlite"),
         (older, "note", "another MLflow made it"),
-        (unfinished, "note", "is unfinished"),
+        (unfinished, "note", "unfinished transaction"),
         (lambda path: path.write_bytes(b"hello" * 1000), "broken", "not a database"),
         (lambda path: os.truncate(path, path.stat().st_size // 2), "broken", "malformed"),
     ],

@@ -185,7 +185,7 @@ def test_rules_decide_who_becomes_champion(
         (["--eval", "x=held/missing.txt"], "held/missing.txt"),
         (["--eval", "docs:language=fr=held/code.txt"], "different labels"),
         (["--baseline", "missing.json"], "missing.json"),
-        (["--baseline", "champion=held"], "is to be called champion"),
+        (["--baseline", "champion=held"], "the name champion"),
         (["--rules", "missing.toml"], "missing.toml"),
     ],
 )

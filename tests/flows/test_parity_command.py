@@ -180,7 +180,7 @@ def test_a_version_goes_on_serving_its_sources_alike(
         ),
         (
             ["--parity", "base", "--parity-dev=en=a", "--parity-dev=xh=b", "--eval=both=b"],
-            "development texts that it is evaluated on",
+            "development texts that are also evaluation texts",
         ),
     ],
 )

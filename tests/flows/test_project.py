@@ -758,7 +758,7 @@ def test_init_writes_how_much_is_to_be_held_out_for_drift_to_be_judged(
         path.write_text("".join(f"{number} {text}" for number in range(copies)))
         made = bpeline("init", path, "--name", name, "--project", f"{name}.toml")
         assert read_project(tmp_path / f"{name}.toml").parameters.get("held_out") == share
-        assert ("1.3 MB of text" in made.stderr) is (share is None)
+        assert ("add 1.3 MB of text" in made.stderr) is (share is None)
     assert bpeline("init", "python:stdlib", "--name", "d").exit_code == 0
     shipped = yaml.safe_load((INSTALLED / "prefect.yaml").read_text())["deployments"]
     for parameters in (

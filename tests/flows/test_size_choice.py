@@ -90,9 +90,9 @@ def test_what_cannot_be_chosen_is_refused(more: dict[str, Any], said: str) -> No
 @pytest.mark.parametrize(
     ("algorithm", "why"),
     [
-        ("char-bpe", "two of them may make one token"),
+        ("char-bpe", "two merges can produce the same token"),
         ("wordpiece", "the longest token that fits"),
-        ("frequency-bpe", "the most frequent text first"),
+        ("frequency-bpe", "the most frequent merge first"),
     ],
 )
 def test_why_sizes_of_an_algorithm_are_measured_one_by_one(algorithm: str, why: str) -> None:
@@ -323,10 +323,13 @@ def test_where_no_size_can_be_chosen_the_command_says_why(corpus: Path, bpeline:
     made = bpeline("train", "corpus", "--name", "news", "--vocab-size", 600)
     assert made.exit_code == 0, made.output
     for said, command in (
-        ("was given, 900", "derive extend news/1 --vocab-size 900 --model-shape marin-moe"),
+        ("with --vocab-size 900", "derive extend news/1 --vocab-size 900 --model-shape marin-moe"),
         ("model", "derive extend news/1 --vocab-size auto"),
         ("model", "derive superwords news/1 --vocab-size auto"),
-        ("was given, 900", "derive superwords news/1 --vocab-size 900 --model-shape marin-moe"),
+        (
+            "with --vocab-size 900",
+            "derive superwords news/1 --vocab-size 900 --model-shape marin-moe",
+        ),
         ("300 ids were", "derive superwords news/1 --vocab-size auto --largest-size 300"),
         (
             "at the same number of ids",

@@ -118,12 +118,12 @@ def test_a_pipe_is_taken_wherever_files_of_text_are(tmp_path: Path, bpeline: Com
     assert [*piped[0]] == [*read[0]]
     compared = bpeline("compare", "piped/1", "piped/1", "--eval", "-", input=TEXT)
     assert compared.exit_code == 0, compared.output
-    assert "kept as" in compared.stderr
+    assert "saved as" in compared.stderr
     swept = bpeline("sweep", "-", "--name", "piped", "--sizes", 290, "--json", input=TEXT)
     assert json.loads(swept.stdout)["combinations"], swept.output
     assert bpeline("count", "piped/1", "-", input=TEXT).exit_code == 0
     drifted = bpeline("drift", "piped@candidate", "-", input=TEXT)
-    assert "kept as" in drifted.stderr
+    assert "saved as" in drifted.stderr
 
 
 @pytest.mark.night

@@ -222,7 +222,7 @@ def test_count_reads_a_pipe(here: Tokenizer, bpeline: Command) -> None:
     [
         ((), "FILES"),
         (("gone.txt",), "gone.txt"),
-        (("-", "a.txt"), "beside files"),
+        (("-", "a.txt"), "together with files"),
         (("a.txt", "--threads", "0"), "threads is 0"),
         (("a.txt",), "not UTF-8"),
     ],

@@ -70,9 +70,9 @@ def test_a_strange_token_is_traced_to_its_file(here: Path, bpeline: Command) -> 
     assert f"Ġ{RARE}" in lines[0]
     assert lines[1].endswith("  60 ×")
     assert re.search(r"\b60\b.*\b60\b", answer.stdout)
-    at = lines.index("words it came about in (1)")
+    at = lines.index("words that produce it (1)")
     assert lines[at + 1].split() == ["60", f"Ġ{RARE}"]
-    at = lines.index("sources (1), of 2 chunks read of 2")
+    at = lines.index("sources (1), from 2 of 2 chunks")
     assert lines[at + 1].split()[:2] == ["60", str((here / "german.txt").absolute())]
 
 

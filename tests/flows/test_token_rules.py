@@ -119,10 +119,10 @@ def test_what_screening_found_is_forbidden_next_time(
         ({"forbid": ["("]}, "does not compile"),
         ({"forbidden_tokens": ["hex:0"]}, "is not a token"),
         ({"characters": "half"}, "characters"),
-        ({"forbid_from": ["news/1"], "algorithm": "char-bpe"}, "means nothing"),
-        ({"forbid": ["digits"], "algorithm": "wordpiece"}, "means nothing"),
-        ({"characters": "whole", "algorithm": "char-bpe"}, "means nothing"),
-        ({"forbid": ["digits"], "continued_ids": 300, "extends": "0" * 64}, "of others"),
+        ({"forbid_from": ["news/1"], "algorithm": "char-bpe"}, "does not apply"),
+        ({"forbid": ["digits"], "algorithm": "wordpiece"}, "does not apply"),
+        ({"characters": "whole", "algorithm": "char-bpe"}, "does not apply"),
+        ({"forbid": ["digits"], "continued_ids": 300, "extends": "0" * 64}, "imported"),
         ({"baselines": ["unrestricted=gpt2/tokenizer.json"]}, "unrestricted"),
     ],
 )
@@ -169,5 +169,5 @@ def test_required_tokens_are_listed_in_a_file_and_looked_for_again(
 )  # fmt: skip
 def test_a_regex_that_looks_like_a_kind_is_told(look: str, meant: str) -> None:
     asked = TrainingRequest.checked(paths=["corpus.txt"], name="news", forbid=[look])
-    expected = f"--forbid {look} is no kind, but a regex, of these letters; did you mean {meant}?"
+    expected = f"--forbid {look} is used as a regex, not as a name; did you mean {meant}?"
     assert asked.forbid_remark == (expected if meant else "")

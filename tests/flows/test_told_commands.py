@@ -20,7 +20,7 @@ _TOLD = re.compile(r"`(?:[^`|]*\| )?(bpeline [a-z][^`]*)`")
 _FILLED_IN = "1"  # what stands where a message has a value: a name and a number as well
 
 
-_SENTENCE = re.compile(r"^((?!pip ).*\s.*)$", re.DOTALL)
+_SENTENCE = re.compile(r"^((?!pip |uvx ).*\s.*)$", re.DOTALL)
 _OF_OTHERS = re.compile(r"`(?!bpeline|--)[^`]*`")
 _COMMAND = re.compile(r"`(?!--)[^`]*`|bpeline [a-z].*")
 _OPTION = re.compile(r"(?<![\w-])--(?:invalid-utf8|[a-z][a-z-]*[a-z])")

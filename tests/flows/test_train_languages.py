@@ -96,10 +96,10 @@ def test_separate_tokenizers_are_versions_of_their_own(
     ("options", "said"),
     [
         (["--joint", "src=a"], "1 language was named"),
-        (["--joint", "src"], "names no language and its files"),
+        (["--joint", "src"], "is not LANGUAGE=PATH"),
         (["--joint", "A B=a", "--joint", "b=b"], "cannot name"),
-        (["--joint", "src=a", "--separate", "tgt=b"], "bring their own files"),
-        (["some.txt", "--joint", "src=a"], "bring their own files"),
+        (["--joint", "src=a", "--separate", "tgt=b"], "was given together with another corpus"),
+        (["some.txt", "--joint", "src=a"], "was given together with another corpus"),
         (["--joint", "a=a", "--joint", "b=b", "--algorithm", "wordpiece"], "with wordpiece"),
         (["--joint", "a=none.txt", "--joint", "b=none.txt"], "none.txt"),
     ],
