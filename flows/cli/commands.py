@@ -173,6 +173,9 @@ def command(
         if usual is not None:
             result.params.append(_help_all_option())
             result.usual = frozenset((*usual, "as_json"))
+        for parameter in result.params:
+            if parameter.name in COMPLETED and parameter.type is click.STRING:
+                parameter.type = COMPLETED[parameter.name]
         if workspace:
             result.params.append(_workspace_option())
         result.params.append(_quiet_option())
