@@ -29,7 +29,7 @@ THREADS_HEADINGS = (
     *("", "one thread, s", "two, s", "times as fast", "one thread, CPU s", "two, CPU s"),
     "share",
 )
-LARGE = 64e6  # bytes; docs/scaling.md shows texts from this size
+LARGE = 64e6  # bytes; docs/benchmarks.md shows texts from this size
 # Steps whose time depends on the new text; others depend on distinct words and the vocabulary.
 OF_THE_CORPUS = ("plan chunks", "count words", "combine counts")
 

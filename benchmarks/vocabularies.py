@@ -1,4 +1,4 @@
-"""Cost and benefit of superwords, parity and dropout, for docs/algorithms.md."""
+"""Cost and benefit of superwords, parity and dropout, for docs/benchmarks.md."""
 
 from __future__ import annotations
 

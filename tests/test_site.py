@@ -9,12 +9,14 @@ import re
 import shlex
 import subprocess
 import sys
+from configparser import ConfigParser
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import yaml
 from browser import browsing, installed_browser
 from every_command import command_in
 
@@ -115,13 +117,13 @@ def _is_html(output: dict[str, Any]) -> bool:
 
 @pytest.mark.night
 def test_pages_are_named_by_their_titles_and_commands_are_read_whole(site: Path) -> None:
-    home = (site / "index.html").read_text()
-    assert '<a href="benchmarks.html">Benchmarks</a>' in home
+    readme = (site / "overview.html").read_text()
+    assert '<a href="benchmarks.html">Benchmarks</a>' in readme
     changes = (site / "changelog.html").read_text()
     assert '<a href="storage.html">' in changes, "a page that is named without a link is linked"
     prose = re.sub("<(pre|code).*?</\\1>", "", changes, flags=re.DOTALL)
     assert re.findall(r"docs/[\w/-]+\.md", prose) == []
-    assert 'class="language-console' in home
+    assert 'class="language-console' in readme
     assert '<code class="short">--strict</code>' in changes
     codes = re.findall(
         r"<strong>(\d+)</strong>", (site / "reference/command-line.html").read_text()
@@ -142,7 +144,8 @@ def test_the_copy_button_copies_commands_without_prompts_and_output(
     site: Path, tmp_path: Path, browser: str
 ) -> None:
     """On pages with several commands, with what they print, with a continued line, of Python."""
-    pages = ("index.html", "querying.html", "evaluation.html", "reference/api.html")
+    pages = ("index.html", "overview.html", "querying.html", "reference/api.html",
+             "guides/compare-and-promote.html")  # fmt: skip
     copies_of = """new Promise(resolve => (function look() {
         const buttons = [...document.querySelectorAll('button[data-clipboard-target]')];
         if (!buttons.length) return setTimeout(look, 20);
@@ -175,7 +178,7 @@ def test_a_site_that_is_opened_from_a_disk_is_searched(
     """
     with browsing(browser, tmp_path) as page:
         page.call("Emulation.setFocusEmulationEnabled", enabled=True)
-        page.open(site / "how-to/upgrade.html")
+        page.open(site / "guides/schedule.html")
         page.run(f"(() => {{{typed}}})()")
         page.within("matching documents")
         found = page.run("document.querySelector('.md-search-result__link').href")
@@ -275,6 +278,35 @@ def _site_module(name: str) -> Any:
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def test_ten_guides_each_begin_with_a_command_and_what_it_prints() -> None:
+    guides = [path for path in PAGES if path.parent.name == "guides" and path.stem != "index"]
+    assert len(guides) == 10
+    for path in guides:
+        beginning = path.read_text("utf-8").partition("\n## ")[0]
+        assert re.search(r"^\$ bpeline ", beginning, re.MULTILINE), path.name
+        assert f"({path.name})" in page("guides/index.md")
+
+
+def test_workflows_and_services_of_the_guide_are_valid() -> None:
+    guide = ROOT / "docs/guides/schedule.md"
+    workflow, hooks = map(yaml.safe_load, blocks(guide, "yaml"))
+    (service,) = blocks(guide, "ini")
+    unit = ConfigParser(interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read_string(service)
+    steps = [step["run"] for step in workflow["jobs"]["compare"]["steps"] if "run" in step]
+    (hook,) = hooks["repos"][0]["hooks"]
+    assert re.search(hook["files"], "tokenizer.json")
+    shell, option, script = shlex.split(hook["entry"])
+    assert (shell, option) == ("sh", "-c")
+    run = [unit["Service"]["ExecStart"], *"\n".join(steps).splitlines(), *script.split(";")]
+    named = [words for line in run if re.search(r"(^|/)bpeline$", (words := shlex.split(line))[0])]
+    assert [words[1] for words in named] == ["serve", "compare", "compare"]
+    for words in named:
+        name, command, rest = command_in(words[1:])
+        command.make_context(name, rest)
 
 
 def page(name: str) -> str:

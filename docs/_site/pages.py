@@ -1,7 +1,6 @@
-"""Pages of the site that are made: README as home, the notebook, the reference; holds no text.
+"""Generated pages of the site: the README, the notebook and the reference.
 
-A hook of MkDocs (`mkdocs.yml`). What the code says (commands, public names, errors, metrics) is
-asked of the code, so that the reference cannot fall behind it.
+A hook of MkDocs (`mkdocs.yml`). Commands, public names, errors and metrics come from the code.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from messages import messages
 
 ROOT = Path(__file__).parents[2]
 _COPIED = {
-    "README.md": "index.md",
+    "README.md": "overview.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
 }
@@ -37,8 +36,8 @@ _CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 _MENTION = re.compile(r"(?<![\w/\[])(?<!\]\()docs/[\w/-]+\.md\b(?!\])")  # of a page, without a link
 _SHORT = re.compile(r"<code>([^<\n]{1,32})</code>")
 _API = {
-    "bpeline": "What most programs need.",
-    "bpeline.registry": "Versions: listed, compared, promoted, exported.",
+    "bpeline": "For most programs.",
+    "bpeline.registry": "List, compare, promote and export versions.",
 }
 _METRICS = (
     "metrics.CompressionReport",
@@ -48,6 +47,17 @@ _METRICS = (
     "serving_cost.ServingCost",
     "robustness.Effect",
 )
+
+
+_TRAINING_METRICS = {
+    "training/dead_tokens": "TokenUsage.dead",
+    "training/rare_tokens": "TokenUsage.rare",
+    "training/junk_tokens": "TokenUsage.junk",
+    "training/f95": "TokenUsage.f95_by_size",
+    "suggested/vocab_size_well_used": "TokenUsage.largest_well_used",
+    "parity/gini": "Parity.gini",
+    "parity/max_over_min": "Parity.max_over_min",
+}
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -73,6 +83,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     A page that is named by its file, with or without a link, is named by its title here.
     """
     home = _home(page.file.src_uri)
+    for mark, written in _INSERTED.items():
+        if mark in markdown:
+            markdown = markdown.replace(mark, written())
 
     def turned(link: re.Match[str]) -> str:
         target = _target(home, link[2])
@@ -134,6 +147,41 @@ def _linked(files: Files, made: dict[str, str]) -> set[str]:
     }
 
 
+def demo() -> str:
+    """Return README's first two blocks: the commands of the demo and their output."""
+    blocks = re.findall(r"^```.*?^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    return re.sub(" {2,}#", "  #", "\n\n".join(blocks[:2]))
+
+
+def parameters() -> str:
+    """Return the keys of `bpeline.toml` that are parameters, by table."""
+    project = import_module("bpeline.flows.requests.project")
+    requests = import_module("bpeline.flows.requests")
+    parts = []
+    for table, keys, request in (
+        ("[train]", project.PARAMETERS, requests.TrainingRequest),
+        ("[drift]", project.OF_DRIFT, requests.DriftRequest),
+    ):
+        rows = [_parameter(key, request.model_fields[key]) for key in keys]
+        parts += [
+            f"### `{table}`",
+            "\n".join(["| key | meaning | default |", "|---|---|---|", *rows]),
+        ]
+    return "\n\n".join(parts)
+
+
+def _parameter(name: str, field: Any) -> str:
+    default = "" if field.is_required() or field.default in (None, (), "") else field.default
+    if isinstance(default, bool):
+        default = str(default).lower()
+    meaning = re.sub(r"([*_|])", r"\\\1", html.escape(field.description or "", quote=False))
+    return f"| `{name}` | {meaning} | {f'`{default}`' if default != '' else ''} |"
+
+
+# Comments of pages → what the site shows in their place.
+_INSERTED = {"<!-- README: demo -->": demo, "<!-- CODE: parameters -->": parameters}
+
+
 def notebook() -> str:
     """docs/notebook.ipynb as a page: its text, its code, and what each cell showed."""
     parts = []
@@ -163,7 +211,7 @@ def command_line() -> str:
     """Every command with its help, as ``--help`` prints it, and the exit codes."""
     main = import_module("bpeline.flows.cli.main")
     context = click.Context(main.cli, info_name="bpeline")
-    parts = ["# Command line", "`bpeline COMMAND --help` prints what stands here.", "## Exit codes"]
+    parts = ["# Command line", "`bpeline COMMAND --help` prints the same text.", "## Exit codes"]
     codes = inspect.cleandoc(main.__doc__).split("\n\n")[1].removeprefix("Exit codes: ")
     said = [one.partition(" ") for one in re.split(r",\s+(?=\d+ )", " ".join(codes.split()))]
     parts.append("\n".join(f"- **{code}**: {meaning.rstrip('.')}" for code, _, meaning in said))
@@ -190,20 +238,30 @@ def api() -> str:
 
 
 def metrics() -> str:
-    """The names of figures, and the values whose attributes say their formulas."""
-    names = import_module("bpeline.tokenizer_core.evaluation.metric_names").NAMES
-    rows = [f"| `{metric}` | `{attribute}` |" for attribute, metric in names.items()]
+    """Names of the metrics, and the classes whose attributes define them."""
+    home = "bpeline.tokenizer_core.evaluation"
+    names = import_module(f"{home}.metric_names")
+    drift = import_module(f"{home}.drift").DRIFT_DEFINITIONS
+    defined = {
+        **{metric: f"CompressionReport.{attribute}" for attribute, metric in names.NAMES.items()},
+        **_TRAINING_METRICS,
+        **{metric: f"ServingCost.{attribute}" for metric, attribute in names.SERVING.items()},
+    }
+    rows = [f"| `{metric}` | `{attribute}` |" for metric, attribute in defined.items()]
+    of_drift = [f"| `{metric}` | {definition} |" for metric, definition in drift.items()]
     parts = [
         "# Metrics",
-        "Figures are called the same in MLflow, in rules and in `evaluation.json`. A figure of a "
-        "slice is the part behind the `/` with the slice's name behind it: "
-        "`compression/bytes_per_token` of `german` is `bytes_per_token/german`. Which texts are "
-        "measured is in [Evaluation](../evaluation.md).",
+        "Metrics have the same names in MLflow, in rules and in `evaluation.json`. For a slice, "
+        "the name is the part after the `/`, then the slice: `compression/bytes_per_token` of "
+        "`german` is `bytes_per_token/german`. The texts that are measured are described in "
+        "[Evaluation and gates](../evaluation.md).",
         "## Names",
-        "\n".join(["| metric | attribute of `CompressionReport` |", "|---|---|", *rows]),
+        "\n".join(["| metric | attribute |", "|---|---|", *rows]),
+        "## Drift",
+        "B, T, W: bytes, tokens and words (occurrences of pre-tokens) of the new text.",
+        "\n".join(["| metric | definition |", "|---|---|", *of_drift]),
         "## Formulas",
     ]
-    home = "bpeline.tokenizer_core.evaluation"
     parts += [f"::: {home}.{name}" for name in _METRICS]
     return "\n\n".join(parts) + "\n"
 
@@ -219,16 +277,16 @@ def errors() -> str:
     found = messages(ROOT, {error.__name__ for error in classes})
     parts = [
         "# Errors",
-        "Every message has three parts: what happened, what was expected, what to type next; here "
-        "`…` stands for what is known only when it happens. All are classes of "
-        "`bpeline.tokenizer_core.errors`, and `BpelineError` catches every one of them. Search "
-        "this page for words of a message. What people meet most is in "
-        "[Troubleshooting](../troubleshooting.md).",
+        "Every message has three parts: what failed, what was expected, and the command to run "
+        "next. "
+        "`…` is a value such as a path. All classes are in `bpeline.tokenizer_core.errors`; "
+        "`BpelineError` catches every one. Search this page for words of a message. Common "
+        "errors are explained in [Troubleshooting](../troubleshooting.md).",
     ]
     for error in classes:
         parts += [
             f"## {error.__name__}",
-            f"{_first_paragraph(error)} Exit code {error.exit_code}; a case of "
+            f"{_first_paragraph(error)} Exit code {error.exit_code}; a subclass of "
             f"`{error.__mro__[1].__name__}`.",
         ]
         parts += [

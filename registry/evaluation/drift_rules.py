@@ -33,7 +33,7 @@ _SECTION = 4_400  # bytes, with short words
 _ENOUGH_TO_ESTIMATE = 30  # documents, to estimate the document length of a corpus
 _PER_TOKEN = Rule(BYTES_PER_TOKEN, "higher", tolerance=0.05, confidence=_SURE)
 
-# On all text. Samples of one corpus stay well within these; measurements are in docs/drift.md.
+# On all text. Samples of one corpus stay well within these; measurements are in docs/evaluation.md.
 DEFAULT_RULES = (
     _PER_TOKEN,
     Rule(MANY, "lower", tolerance=1.0, confidence=_SURE),

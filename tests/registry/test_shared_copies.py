@@ -225,7 +225,7 @@ def test_what_the_guide_lets_expire_is_made_again_and_versions_stay(
     store = WordCountStore(workspace, threads=1)
     counts = store.combine(refs_of(store)).counts_digest
     keep_files(workspace, publication)
-    page = (Path(__file__).parents[2] / "docs/cluster.md").read_text("utf-8")
+    page = (Path(__file__).parents[2] / "docs/guides/share-a-workspace.md").read_text("utf-8")
     aging = re.findall(r"^\| `(\S+)/` \| yes \|", page, re.MULTILINE)
     for name in objects(url):
         if name.removeprefix(url.removeprefix("memory:/")).split("/")[1] in aging:

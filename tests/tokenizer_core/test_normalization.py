@@ -18,7 +18,7 @@ from bpeline.tokenizer_core.errors import InvalidTokenizer
 from bpeline.tokenizer_core.pipeline import Normalizer, unicode_tables
 
 as_documented = pytest.mark.skipif(
-    not tokenizers.__version__.startswith("0.23."), reason="docs/interop.md tells of 0.23.3"
+    not tokenizers.__version__.startswith("0.23."), reason="docs/formats.md describes 0.23.3"
 )
 CHARACTERS = [*map(chr, range(0xD800)), *map(chr, range(0xE000, 0x110000))]
 EVERY_BYTE = charsmap({bytes([byte]): "X" for byte in range(1, 256)})
@@ -122,7 +122,7 @@ def random_texts(seed: int, count: int) -> list[str]:
 @pytest.mark.night
 @pytest.mark.parametrize("part", BY_CHARACTER, ids=name_of)
 def test_no_code_point_differs_from_tokenizers(part: dict[str, Any]) -> None:
-    """As docs/interop.md says of every version of Python."""
+    """As docs/formats.md says of every version of Python."""
     normalize, normalizer = theirs(part).normalize_str, ours(part)
     expected = normalize("a|".join(CHARACTERS)).split("|")
     assert normalizer.text("a|".join(CHARACTERS)).split("|") == expected

@@ -16,7 +16,7 @@ CONFIDENCES = (0.8, 0.9, 0.95, 0.99)  # of the intervals that are stored
 FEWEST_RESAMPLED = 10  # fewest documents for an interval
 TOO_FEW_DOCUMENTS = f"too few documents for an interval (under {FEWEST_RESAMPLED})"
 
-# Least size of the new text and of a version's own text for judging drift; see docs/drift.md.
+# Least size of the new text and of a version's own text for judging drift; see docs/evaluation.md.
 LEAST_WATCHED_DOCUMENTS, LEAST_WATCHED_BYTES = 100, 400_000
 
 WELL_USED = "suggested/vocab_size_well_used"  # for versions whose size was not chosen for a model

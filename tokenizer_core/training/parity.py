@@ -230,7 +230,7 @@ def train_parity_bpe(
         ...          "de": count_texts(["ein langes lied"], "gpt2")}
         >>> tokenizer = train_parity_bpe(words, 262, min_count=1)
         >>> [left + right for left, right in tokenizer.merges][:2]
-        [b'al', b'in']
+        [b'al', b' l']
     """
     word_counts = partial(checks.instance, kind=WordCounts)
     checks.mapping("languages", languages, word_counts, "word counts")
