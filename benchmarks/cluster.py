@@ -110,7 +110,7 @@ def _encode(engine: Any, files: Path, out: Path, case: Case, watch: Stopwatch) -
     from unittest import mock
 
     from bpeline.flows import engines
-    from bpeline.flows.encoding import shards
+    from bpeline.flows.encoding import encode_files
     from bpeline.flows.engines.engine import Threads
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -122,9 +122,7 @@ def _encode(engine: Any, files: Path, out: Path, case: Case, watch: Stopwatch) -
             encoded = tokenizer.encode_files([files], out, threads=case.threads, **options)
         else:
             with mock.patch.object(engines, "working", return_value=nullcontext(engine)):
-                encoded = shards.encode_files(
-                    tokenizer, [files], out, "dask", out.parent, **options
-                )
+                encoded = encode_files(tokenizer, [files], out, "dask", out.parent, **options)
     return repr(encoded.manifest)
 
 

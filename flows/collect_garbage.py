@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bpeline.flows.requests import GarbageRequest, request_parameters
-from bpeline.flows.running import COLLECT_GARBAGE, GC, progress, task
-from bpeline.flows.serving import RETRIES, flow, run_names
+from bpeline.flows.running import progress, steps
+from bpeline.flows.serving import RETRIES, flow, run_names, task
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.opening import open_registry
 from bpeline.registry.upkeep import Leftover, find_leftovers, remove_leftovers
@@ -65,7 +65,7 @@ class CollectedGarbage:
 
 
 @flow(
-    GC,
+    steps.GC,
     run_name=run_names.collecting,
     about=run_names.tokenizer,
     called=lambda collected: collected.outcome,
@@ -86,13 +86,13 @@ def collect_garbage(request: GarbageRequest, workspace: str | None) -> Collected
     return collected
 
 
-@task(name=COLLECT_GARBAGE.name, **RETRIES)
+@task(name=steps.COLLECT_GARBAGE.name, **RETRIES)
 def collect(
     workspace: Workspace, days: float, counts_of: int | None, remove: bool
 ) -> CollectedGarbage:
     """Find the leftovers, and remove them if ``remove`` is set."""
     look = remove_leftovers if remove else find_leftovers
-    with progress.telling(COLLECT_GARBAGE) as outcome:
+    with progress.telling(steps.COLLECT_GARBAGE) as outcome:
         leftovers = look(open_registry(workspace), days=days, counts_of=counts_of)
         collected = CollectedGarbage(remove, days, leftovers.old, leftovers.young, leftovers.unsure)
         outcome(collected.outcome)

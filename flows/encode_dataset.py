@@ -9,17 +9,8 @@ from bpeline.flows import encoding
 from bpeline.flows.encoding import EncodedDataset
 from bpeline.flows.engines import LOCAL, check_engine
 from bpeline.flows.requests import DatasetRequest, request_parameters, with_demo
-from bpeline.flows.running import (
-    ENCODE,
-    ENCODE_DATASET,
-    PACK,
-    RECORD,
-    attempts,
-    progress,
-    task,
-)
-from bpeline.flows.serving import RETRIES, flow, run_names
-from bpeline.flows.versions import find_version
+from bpeline.flows.running import attempts, progress, steps
+from bpeline.flows.serving import RETRIES, find_version, flow, run_names, task
 from bpeline.registry.loading import ResolvedVersion
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered, split_size
@@ -29,7 +20,7 @@ from bpeline.tokenizer_core.urls import absolute_name
 
 
 @flow(
-    ENCODE_DATASET,
+    steps.ENCODE_DATASET,
     run_name=run_names.encoding,
     about=run_names.tokenizer,
     called=lambda encoded: encoded.reference,
@@ -74,7 +65,7 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     }  # fmt: skip
     total = sum(file.size for file in files_found.files)
     exact = str(version) if size is None else f"{version}:{size}"
-    for attempt in attempts(ENCODE_DATASET, progress.current().note):
+    for attempt in attempts(steps.ENCODE_DATASET, progress.current().note):
         with attempt:
             encoded = encode(exact, sources, place, options, registry, total)
     encoded = pack(encoded, options, registry)
@@ -83,7 +74,7 @@ def encode_dataset(request: DatasetRequest, workspace: str | None) -> EncodedDat
     return recorded
 
 
-@task(name=ENCODE.name, **RETRIES)
+@task(name=steps.ENCODE.name, **RETRIES)
 def encode(
     reference: str,
     sources: Sequence[Source],
@@ -93,19 +84,19 @@ def encode(
     total: int,
 ) -> EncodedDataset:
     """Write the missing shards; ``total`` is the size of the files in bytes."""
-    with progress.telling(ENCODE, total, "bytes") as outcome:
+    with progress.telling(steps.ENCODE, total, "bytes") as outcome:
         encoded = encoding.encode(reference, sources, place, asked, registry.workspace)
         outcome(encoded.outcome)
     return encoded
 
 
-@task(name=PACK.name)
+@task(name=steps.PACK.name)
 def pack(encoded: EncodedDataset, asked: Mapping[str, Any], registry: Registry) -> EncodedDataset:
     """Shuffle and pack the documents, if requested."""
     return encoding.pack(encoded, asked, registry.workspace)
 
 
-@task(name=RECORD.name, **RETRIES)
+@task(name=steps.RECORD.name, **RETRIES)
 def record(
     encoded: EncodedDataset,
     version: ResolvedVersion,
@@ -114,7 +105,7 @@ def record(
     registry: Registry,
 ) -> EncodedDataset:
     """Record the dataset in MLflow, unless it is recorded already."""
-    with progress.telling(RECORD) as outcome:
+    with progress.telling(steps.RECORD) as outcome:
         recorded = encoding.record(encoded, version, paths, asked, registry)
         outcome(recorded.link if recorded.newly_recorded else "recorded before")
     return recorded

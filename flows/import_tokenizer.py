@@ -6,15 +6,8 @@ from bpeline.flows import evaluation, importing, publishing
 from bpeline.flows.evaluation import Evaluated, EvaluationSetup
 from bpeline.flows.importing import ImportSummary, ReadFiles
 from bpeline.flows.requests import ImportRequest, Maybe
-from bpeline.flows.running import (
-    CERTIFY,
-    EVALUATE,
-    IMPORT_TOKENIZER,
-    PUBLISH,
-    READ_FILES,
-    task,
-)
-from bpeline.flows.serving import RETRIES, flow, run_names
+from bpeline.flows.running import steps
+from bpeline.flows.serving import RETRIES, flow, run_names, task
 from bpeline.flows.train_tokenizer import promote, set_up_evaluation, show_summary
 from bpeline.flows.trainings import TrainingRun, prepared, training_run
 from bpeline.registry.certify import Certificate
@@ -22,7 +15,7 @@ from bpeline.registry.records import PublishedVersion
 
 
 @flow(
-    IMPORT_TOKENIZER,
+    steps.IMPORT_TOKENIZER,
     run_name=run_names.importing,
     about=run_names.requested,
     called=lambda summary: summary.reference,
@@ -55,36 +48,36 @@ def import_tokenizer(request: ImportRequest, workspace: Maybe[str] = None) -> Im
         return show_summary(run, summary.published(version, run.seconds, promotion), evaluated)
 
 
-@task(name=READ_FILES.name)
+@task(name=steps.READ_FILES.name)
 def read_files(run: TrainingRun, request: ImportRequest) -> ReadFiles:
     """Read the tokenizer and the digests of its files."""
-    with run.step(READ_FILES) as outcome:
+    with run.step(steps.READ_FILES) as outcome:
         read = importing.read_files(request)
         outcome(read.outcome)
     return read
 
 
-@task(name=CERTIFY.name)
+@task(name=steps.CERTIFY.name)
 def certify(run: TrainingRun, read: ReadFiles) -> Certificate:
     """Compare with the ids that the original library produces from the same files."""
-    with run.step(CERTIFY) as outcome:
+    with run.step(steps.CERTIFY) as outcome:
         certificate = importing.certify_files(read)
         outcome(str(certificate))
     return certificate
 
 
-@task(name=EVALUATE.name)
+@task(name=steps.EVALUATE.name)
 def evaluate(
     run: TrainingRun, request: ImportRequest, read: ReadFiles, setup: EvaluationSetup
 ) -> Evaluated | None:
     """Measure on the evaluation set of the name, or on the given texts."""
-    with run.step(EVALUATE) as outcome:
+    with run.step(steps.EVALUATE) as outcome:
         evaluated = evaluation.evaluate_imported(read.tokenizer, setup, request, run.registry)
         outcome("not measured" if evaluated is None else evaluated.outcome)
     return evaluated
 
 
-@task(name=PUBLISH.name, **RETRIES)
+@task(name=steps.PUBLISH.name, **RETRIES)
 def publish(
     run: TrainingRun,
     request: ImportRequest,
@@ -94,7 +87,7 @@ def publish(
     summary: ImportSummary,
 ) -> PublishedVersion:
     """Register the version once, with its original files."""
-    with run.step(PUBLISH) as outcome:
+    with run.step(steps.PUBLISH) as outcome:
         version = importing.publish_import(run, request, read, certificate, evaluated, summary)
         outcome(version.reference)
     return version

@@ -8,15 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.requests import RecertifyRequest, request_parameters
-from bpeline.flows.running import (
-    READ_EXPORTS,
-    RECERTIFY,
-    progress,
-    task,
-    tell,
-    telling,
-)
-from bpeline.flows.serving import RETRIES, flow, run_names
+from bpeline.flows.running import progress, steps, tell, telling
+from bpeline.flows.serving import RETRIES, flow, run_names, task
 from bpeline.flows.wording import counted
 from bpeline.registry.exports import Outcome, Recertified, recertified
 from bpeline.registry.loading import ResolvedVersion, resolve
@@ -97,7 +90,7 @@ class Recertification:
 
 
 @flow(
-    RECERTIFY,
+    steps.RECERTIFY,
     run_name=run_names.recertifying,
     about=run_names.tokenizer,
     called=lambda result: result.outcome,
@@ -119,10 +112,10 @@ def recertify(request: RecertifyRequest, workspace: str | None) -> Recertificati
     return result
 
 
-@task(name=READ_EXPORTS.name, **RETRIES)
+@task(name=steps.READ_EXPORTS.name, **RETRIES)
 def read_exports(registry: Registry, request: RecertifyRequest) -> Recertification:
     """Check all exports, and emit an event for each that changed."""
-    with telling(READ_EXPORTS) as outcome:
+    with telling(steps.READ_EXPORTS) as outcome:
         result = _read_again(registry, request)
         outcome(result.outcome)
     return result

@@ -7,12 +7,7 @@ from bpeline.registry.catalogue import Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import publish_outbox, waiting_records
 from bpeline.registry.records import PublishedVersion
-from bpeline.registry.upkeep import (
-    DeletedVersion,
-    damaged_notes,
-    finish_deletions,
-    noted_deletions,
-)
+from bpeline.registry.upkeep import DeletedVersion, damaged_notes, finish_deletions, noted_deletions
 from bpeline.tokenizer_core.errors import InvalidOption, WorkspaceLocked
 
 

@@ -28,8 +28,8 @@ from bpeline.flows.requests import (
     transition_size,
     with_weights,
 )
-from bpeline.flows.running import RECORD
-from bpeline.flows.sweeps import (
+from bpeline.flows.running import steps
+from bpeline.flows.sweep_record import (
     MOST_TRIALS,
     Combination,
     Sweep,
@@ -162,7 +162,7 @@ def sweep(
             run.note(f"FLOPs are for {model_shape}")
         notes = tuple(run.notes)
         result = Sweep(first.name, run.id, tuple(combinations), notes=notes, model=model_shape)
-        with run.step(RECORD) as outcome:
+        with run.step(steps.RECORD) as outcome:
             result = record_sweep(result, requests, inputs, run.registry)
             outcome(f"{len(combinations)} runs in MLflow")
         return result

@@ -16,21 +16,8 @@ from bpeline.flows.evaluation import Evaluated, EvaluationSetup, ScreenedTokens,
 from bpeline.flows.learning import Learned
 from bpeline.flows.publishing import Promotion, Summary, Trained, TrainingSummary
 from bpeline.flows.requests import ImportRequest, Maybe, TrainingRequest
-from bpeline.flows.running import (
-    CHOOSE_SIZE,
-    COMBINE_COUNTS,
-    COUNT_WORDS,
-    EVALUATE,
-    LEARN_MERGES,
-    PLAN_CHUNKS,
-    PROMOTE,
-    PUBLISH,
-    SCREEN_TOKENS,
-    TRAIN_TOKENIZER,
-    attempts,
-    task,
-)
-from bpeline.flows.serving import RETRIES, flow, run_names
+from bpeline.flows.running import attempts, steps
+from bpeline.flows.serving import RETRIES, flow, run_names, task
 from bpeline.flows.trainings import TrainingRun, compiled_ahead, prepared, training_run
 from bpeline.flows.wording import comparison_markdown
 from bpeline.registry.evaluation import Rules
@@ -40,7 +27,7 @@ S = TypeVar("S", bound=Summary)
 
 
 @flow(
-    TRAIN_TOKENIZER,
+    steps.TRAIN_TOKENIZER,
     run_name=run_names.training,
     about=run_names.requested,
     called=lambda summary: summary.reference,
@@ -63,7 +50,7 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
     ):
         run.note(forbidden)
         setup = set_up_evaluation(run, request)
-        for attempt in attempts(TRAIN_TOKENIZER, run.note):
+        for attempt in attempts(steps.TRAIN_TOKENIZER, run.note):
             with attempt:
                 plan = plan_chunks(run, request, setup)
                 corpus = count_words(run, request, plan)
@@ -74,7 +61,7 @@ def train_tokenizer(request: TrainingRequest, workspace: Maybe[str] = None) -> T
                     sized = choose_size(run, request, learned, words, plan, setup)
                 preparation.join()  # it would slow down the speed that is measured next
                 evaluated = evaluate(run, sized, words, plan, setup)
-                screened = screen_tokens(run, request, words, plan, corpus, evaluated)
+                screened = screen_tokens(run, words, plan, corpus, evaluated)
         trained = Trained(sized, plan, corpus, words, evaluated, screened)
         summary = publishing.summarize(run, trained)
         version = publish(run, trained, summary, preparation.join)
@@ -94,10 +81,10 @@ def set_up_evaluation(
     return setup
 
 
-@task(name=PLAN_CHUNKS.name)
+@task(name=steps.PLAN_CHUNKS.name)
 def plan_chunks(run: TrainingRun, request: TrainingRequest, setup: EvaluationSetup) -> CorpusPlan:
     """Find the files, and the chunks that still have to be read."""
-    with run.step(PLAN_CHUNKS) as outcome:
+    with run.step(steps.PLAN_CHUNKS) as outcome:
         left_out = setup.left_out(run.row.left_out_rule)
         plan = counting.plan_chunks(request, run.registry, left_out)
         outcome(plan.outcome)
@@ -106,29 +93,29 @@ def plan_chunks(run: TrainingRun, request: TrainingRequest, setup: EvaluationSet
     return plan
 
 
-count_bundle = task(name=COUNT_WORDS.name)(counting.count_bundle)
+count_bundle = task(name=steps.COUNT_WORDS.name)(counting.count_bundle)
 
 
 def count_words(run: TrainingRun, request: TrainingRequest, plan: CorpusPlan) -> CountedCorpus:
     """Count new chunks: `count_bundle` is mapped over the bundles of the plan."""
-    with run.step(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
+    with run.step(steps.COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = counting.count_words(plan, request, run.registry, count_bundle)
         outcome(corpus.outcome)
     return corpus
 
 
-@task(name=COMBINE_COUNTS.name)
+@task(name=steps.COMBINE_COUNTS.name)
 def combine_counts(
     run: TrainingRun, request: TrainingRequest, corpus: CountedCorpus
 ) -> CountedWords:
     """Add up the counts of the chunks with DuckDB."""
-    with run.step(COMBINE_COUNTS) as outcome:
+    with run.step(steps.COMBINE_COUNTS) as outcome:
         words = counting.combine_counts(corpus, request, run.registry, run.id)
         outcome(words.outcome)
     return words
 
 
-@task(name=LEARN_MERGES.name)
+@task(name=steps.LEARN_MERGES.name)
 def learn_merges(
     run: TrainingRun,
     request: TrainingRequest,
@@ -136,14 +123,14 @@ def learn_merges(
     finish_compiling: Callable[[], None],
 ) -> Learned:
     """Learn merges from the last checkpoint on, or the tokens of another algorithm."""
-    with run.step(LEARN_MERGES, request.merges_shown, "merges") as outcome:
+    with run.step(steps.LEARN_MERGES, request.merges_shown, "merges") as outcome:
         finish_compiling()
         learned = learning.learn(words, request, run.workspace)
         outcome(learned.outcome)
     return learned
 
 
-@task(name=CHOOSE_SIZE.name)
+@task(name=steps.CHOOSE_SIZE.name)
 def choose_size(
     run: TrainingRun,
     request: TrainingRequest,
@@ -153,18 +140,18 @@ def choose_size(
     setup: EvaluationSetup,
 ) -> Sized:
     """Choose the vocab size with the lowest cost for a model."""
-    with run.step(CHOOSE_SIZE) as outcome:
+    with run.step(steps.CHOOSE_SIZE) as outcome:
         sized = evaluation.choose_size(learned, words, plan, setup, request, run.registry)
         outcome(sized.outcome)
     return sized
 
 
-@task(name=EVALUATE.name)
+@task(name=steps.EVALUATE.name)
 def evaluate(
     run: TrainingRun, sized: Sized, words: CountedWords, plan: CorpusPlan, setup: EvaluationSetup
 ) -> Evaluated:
     """Measure on the evaluation set of the name, with the champion and the baselines."""
-    with run.step(EVALUATE) as outcome:
+    with run.step(steps.EVALUATE) as outcome:
         evaluated = evaluation.evaluate(
             sized.learned, words, plan, setup, sized.request, run.registry
         )
@@ -172,23 +159,22 @@ def evaluate(
     return evaluated
 
 
-@task(name=SCREEN_TOKENS.name)
+@task(name=steps.SCREEN_TOKENS.name)
 def screen_tokens(
     run: TrainingRun,
-    request: TrainingRequest,
     words: CountedWords,
     plan: CorpusPlan,
     corpus: CountedCorpus,
     evaluated: Evaluated,
 ) -> ScreenedTokens:
     """Find tokens that look like personal data or come from a single document."""
-    with run.step(SCREEN_TOKENS) as outcome:
-        screened = evaluation.screen_tokens(words, plan, corpus, evaluated, request, run.workspace)
+    with run.step(steps.SCREEN_TOKENS) as outcome:
+        screened = evaluation.screen_tokens(words, plan, corpus, evaluated, run.workspace)
         outcome(screened.outcome)
     return screened
 
 
-@task(name=PUBLISH.name, **RETRIES)
+@task(name=steps.PUBLISH.name, **RETRIES)
 def publish(
     run: TrainingRun,
     trained: Trained,
@@ -196,16 +182,16 @@ def publish(
     until_ready: Callable[[], object],
 ) -> PublishedVersion:
     """Register the version exactly once; without MLflow it waits in the outbox."""
-    with run.step(PUBLISH) as outcome:
+    with run.step(steps.PUBLISH) as outcome:
         version = publishing.publish(run, trained, summary, until_ready)
         outcome(version.reference)
     return version
 
 
-@task(name=PROMOTE.name, **RETRIES)
+@task(name=steps.PROMOTE.name, **RETRIES)
 def promote(run: TrainingRun, version: PublishedVersion, rules: Rules) -> Promotion:
     """Move ``champion`` to the version if all rules hold."""
-    with run.step(PROMOTE) as outcome:
+    with run.step(steps.PROMOTE) as outcome:
         promotion = publishing.promote_if_better(version, rules, run.workspace)
         outcome(promotion.outcome)
     return promotion

@@ -16,22 +16,8 @@ from bpeline.flows.drift import CountedSlice, DriftReport, KnownText, NewText
 from bpeline.flows.evaluation import left_out_for
 from bpeline.flows.pages import show_name_page
 from bpeline.flows.requests import DriftRequest, TrainingRequest, request_parameters, with_demo
-from bpeline.flows.running import (
-    COMBINE_COUNTS,
-    COUNT_WORDS,
-    MEASURE_DRIFT,
-    PLAN_CHUNKS,
-    RECALL_VERSION,
-    RECORD,
-    SAMPLE_TEXT,
-    WATCH_DRIFT,
-    attempts,
-    progress,
-    task,
-    telling,
-)
-from bpeline.flows.serving import flow, run_names
-from bpeline.flows.versions import find_version
+from bpeline.flows.running import attempts, progress, steps, telling
+from bpeline.flows.serving import find_version, flow, run_names, task
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.aliases import stuck_on
 from bpeline.registry.catalogue import utc_now
@@ -47,7 +33,7 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 
 @flow(
-    WATCH_DRIFT,
+    steps.WATCH_DRIFT,
     run_name=run_names.watching,
     about=run_names.tokenizer,
     called=lambda report: report.title,
@@ -76,7 +62,7 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
         tokenizer = load_version(registry, version)
         lineage = Lineage.of(registry, version)
         own, new = drift.requests_of(text, lineage, tokenizer, request)
-        for attempt in attempts(WATCH_DRIFT, progress.current().note):
+        for attempt in attempts(steps.WATCH_DRIFT, progress.current().note):
             with attempt:
                 plan = plan_chunks(new, lineage, registry)
                 corpus = count_words(new, plan, registry)
@@ -108,10 +94,10 @@ def watch_drift(request: DriftRequest, workspace: str | None) -> DriftReport:
     return report
 
 
-@task(name=PLAN_CHUNKS.name)
+@task(name=steps.PLAN_CHUNKS.name)
 def plan_chunks(request: TrainingRequest, lineage: Lineage, registry: Registry) -> CorpusPlan:
     """Find the files of the new text, and the chunks that still have to be read."""
-    with telling(PLAN_CHUNKS) as outcome:
+    with telling(steps.PLAN_CHUNKS) as outcome:
         rule = lineage.left_out_rule
         left_out = left_out_for(request.name, registry.catalogue, registry.workspace, rule)
         plan = counting.plan_chunks(request, registry, left_out)
@@ -119,18 +105,18 @@ def plan_chunks(request: TrainingRequest, lineage: Lineage, registry: Registry) 
     return plan
 
 
-count_bundle = task(name=COUNT_WORDS.name)(counting.count_bundle)
+count_bundle = task(name=steps.COUNT_WORDS.name)(counting.count_bundle)
 
 
 def count_words(request: TrainingRequest, plan: CorpusPlan, registry: Registry) -> CountedCorpus:
     """Count new chunks: `count_bundle` is mapped over the bundles of the plan."""
-    with telling(COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
+    with telling(steps.COUNT_WORDS, plan.bytes_to_read, "bytes") as outcome:
         corpus = counting.count_words(plan, request, registry, count_bundle)
         outcome(corpus.outcome)
     return corpus
 
 
-@task(name=COMBINE_COUNTS.name)
+@task(name=steps.COMBINE_COUNTS.name)
 def combine_counts(
     request: TrainingRequest,
     text: NewText,
@@ -139,37 +125,37 @@ def combine_counts(
     registry: Registry,
 ) -> dict[str, CountedSlice]:
     """Add up the counts of the chunks for every slice."""
-    with telling(COMBINE_COUNTS) as outcome:
+    with telling(steps.COMBINE_COUNTS) as outcome:
         counts = drift.combine_slices(text, plan, corpus, registry.workspace, request.include)
         outcome(f"{counted(counts[ALL].table.rows, 'distinct word')}")
     return counts
 
 
-@task(name=SAMPLE_TEXT.name)
+@task(name=steps.SAMPLE_TEXT.name)
 def sample_text(
     request: TrainingRequest, counts: Mapping[str, CountedSlice]
 ) -> dict[str, TextSample]:
     """Sample documents of every slice evenly."""
-    with telling(SAMPLE_TEXT) as outcome:
+    with telling(steps.SAMPLE_TEXT) as outcome:
         samples = drift.sample_slices(counts, request)
         documents, size = samples[ALL].documents, samples[ALL].bytes
         outcome(f"{counted(documents, 'document')}, {megabytes(size)}")
     return samples
 
 
-@task(name=RECALL_VERSION.name)
+@task(name=steps.RECALL_VERSION.name)
 def recall_version(
     request: TrainingRequest, lineage: Lineage, slices: Sequence[str]
 ) -> tuple[dict[str, KnownText], list[str]]:
     """Return the version's own text, and notes on it."""
-    with telling(RECALL_VERSION) as outcome:
+    with telling(steps.RECALL_VERSION) as outcome:
         known, notes = drift.own_texts(lineage, request.evaluation_reading, list(slices))
         documents, size = known[ALL].documents, known[ALL].bytes
         outcome(f"{counted(documents, 'document')} of its own, {megabytes(size)}")
     return known, notes
 
 
-@task(name=MEASURE_DRIFT.name)
+@task(name=steps.MEASURE_DRIFT.name)
 def measure_drift(
     counts: Mapping[str, CountedSlice],
     samples: Mapping[str, TextSample],
@@ -178,17 +164,17 @@ def measure_drift(
     registry: Registry,
 ) -> dict[str, TextDrift]:
     """Measure the drift of every slice."""
-    with telling(MEASURE_DRIFT) as outcome:
+    with telling(steps.MEASURE_DRIFT) as outcome:
         measured = drift.measure_drift(counts, samples, known, tokenizer, registry)
         per_token = measured[ALL].figures[BYTES_PER_TOKEN].new
         outcome(f"{per_token:.4f} bytes/token on {megabytes(measured[ALL].bytes)}")
     return measured
 
 
-@task(name=RECORD.name)
+@task(name=steps.RECORD.name)
 def record(report: DriftReport, registry: Registry) -> DriftReport:
     """Record the report in MLflow; without MLflow, the report gets a note."""
-    with telling(RECORD) as outcome:
+    with telling(steps.RECORD) as outcome:
         try:
             report = drift.remember(report, registry)
             outcome(f"observation {report.observation} in MLflow")

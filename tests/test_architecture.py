@@ -84,7 +84,7 @@ FLOORS = {
         ("trainings",),
         ("publishing",),
         ("importing",),
-        ("deriving", "drift", "encoding", "sweeps", "versions"),
+        ("deriving", "drift", "encoding", "sweep_record", "versions"),
         ("train_tokenizer",),
         ("collect_garbage", "encode_dataset", "import_tokenizer", "prefect_flows", "recertify",
          "resume", "watch_drift"),
@@ -435,7 +435,7 @@ MAY_CHANGE = {
     "registry/word_counts/tables.py": "removes the log of a database that is written aside",
     "registry/tracking/mlflow_database.py": "puts a database in place only where there is none",
     "registry/tracking/mlflow_models.py": "lays out a temporary directory for MLflow to read",
-    "flows/encoding/shards.py": "removes the copy of a tokenizer that workers read",
+    "flows/encoding.py": "removes the copy of a tokenizer that workers read",
     "flows/engines/errands.py": "removes the mark that somebody waits",
     "flows/cli/main.py": "the null device",
     "flows/running/moving_line.py": "a terminal",
@@ -468,7 +468,7 @@ def test_no_exception_outlives_its_reason() -> None:
 ONE_OF_EACH = {  # what only one file of flows calls
     "Publication": "flows/publishing/publications.py",
     "sharing": "flows/learning/checkpoints.py",
-    "tokenizer.encode_files": "flows/encoding/datasets.py",
+    "tokenizer.encode_files": "flows/encoding.py",
     "Evaluated": "flows/evaluation/new_versions.py",
 }
 

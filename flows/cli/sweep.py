@@ -116,7 +116,7 @@ def sweep(
     """
     from bpeline.flows.running import progress
     from bpeline.flows.sweep import sweep as sweep_all
-    from bpeline.flows.sweeps import table_of
+    from bpeline.flows.sweep_record import table_of
     from bpeline.tokenizer_core.evaluation import model_shape as named_shape
 
     typed_paths, typed_name = paths, name

@@ -203,8 +203,7 @@ def verify(reference: str, reuse_counts: bool, as_json: bool) -> None:
     something differs, has changed or is missing.
     """
     from bpeline.flows.running import progress
-    from bpeline.flows.trainings import lines_of
-    from bpeline.flows.verify_version import verify_version
+    from bpeline.flows.verify_version import lines_of, verify_version
 
     with progress.listening(progress.for_stream(sys.stderr)):
         verification = verify_version(reference, reuse_counts=reuse_counts)

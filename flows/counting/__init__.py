@@ -9,6 +9,7 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from . import chunk_plan as chunk_plan
     from .chunk_plan import CorpusPlan as CorpusPlan
+    from .chunk_plan import notes_on_documents as notes_on_documents
     from .chunk_plan import plan_chunks as plan_chunks
     from .chunk_plan import plan_reading as plan_reading
     from .chunk_plan import remarks_on as remarks_on
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from .combining import combine_counts as combine_counts
     from .combining import empty_corpus as empty_corpus
     from .combining import table_of as table_of
-    from .document_notes import notes_on_documents as notes_on_documents
     from .word_counting import CountedCorpus as CountedCorpus
     from .word_counting import count_bundle as count_bundle
     from .word_counting import count_chunks as count_chunks

@@ -9,7 +9,7 @@ from typing import Any
 
 from bpeline.flows.counting.word_counting import CountedCorpus, placed_shards
 from bpeline.flows.requests import NamedSource, TrainingRequest
-from bpeline.flows.running import COMBINE_COUNTS
+from bpeline.flows.running import steps
 from bpeline.flows.wording import counted
 from bpeline.registry.catalogue import CountTable
 from bpeline.registry.opening import Registry
@@ -151,7 +151,9 @@ def combine_counts(
             table.key, table.counts_digest, words.corpus_digest, table.rows, table.total, run_id
         )
     )
-    catalogue.step_reached(run_id, COMBINE_COUNTS.name, words.corpus_digest, table.counts_digest)
+    catalogue.step_reached(
+        run_id, steps.COMBINE_COUNTS.name, words.corpus_digest, table.counts_digest
+    )
     return words
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from bpeline.flows import engines
 from bpeline.flows.counting.chunk_plan import Bundle, CorpusPlan, file_parcels, keys_of
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import COUNT_WORDS, Progress, progress, raise_if_stopped
+from bpeline.flows.running import Progress, progress, raise_if_stopped, steps
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import ChunkRecord, FileReading
 from bpeline.registry.opening import Registry
@@ -372,7 +372,7 @@ class _ChunksCounting:
                 yield _counted(chunk, False)
         for counts in self._small.count(small, chunks, wanted):
             self._store.put(counts, self._way.reading_of(counts.chunk.digest)[1])
-        self._listener.step_advanced(COUNT_WORDS.name, spent)
+        self._listener.step_advanced(steps.COUNT_WORDS.name, spent)
 
     def _holding_passages(self, small: SmallFiles) -> set[int]:
         """Return the numbers of the files that contain a part of the evaluation set."""
@@ -403,7 +403,7 @@ class _Told:
         raise_if_stopped()
         amount = min(text_bytes, self.left)
         self.left -= amount
-        self.listener.step_advanced(COUNT_WORDS.name, amount)
+        self.listener.step_advanced(steps.COUNT_WORDS.name, amount)
 
 
 def files_of(bundle: Bundle) -> str:

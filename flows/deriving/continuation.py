@@ -13,27 +13,16 @@ from bpeline.flows.requests import (
     SuperwordsRequest,
     request_parameters,
 )
-from bpeline.registry.loading import (
-    RECIPE,
-    ResolvedVersion,
-    load_version,
-    resolve,
-)
+from bpeline.registry.loading import RECIPE, ResolvedVersion, load_version, resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import (
-    parse_registered,
-)
+from bpeline.registry.records import parse_registered
 from bpeline.registry.versions import Lineage
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.continuation import pattern_of_words, text_form_of
 from bpeline.tokenizer_core.digests import canonical_json, unsealed
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.training import (
-    Cuts,
-    merges_to_continue,
-    superword_lines,
-)
+from bpeline.tokenizer_core.training import Cuts, merges_to_continue, superword_lines
 
 # Only for the first training: an alias in these may point elsewhere when resolved again.
 _CORPUS = {"sources", "temperature", "counts", "count_columns", *OF_PARITY}

@@ -6,30 +6,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from bpeline.flows.requests import (
-    PruneRequest,
-    request_parameters,
-)
+from bpeline.flows.requests import PruneRequest, request_parameters
 from bpeline.registry.certify import certificate_texts
-from bpeline.registry.loading import (
-    load_tokenizer,
-    resolve,
-)
+from bpeline.registry.loading import load_tokenizer, resolve
 from bpeline.registry.opening import open_registry
-from bpeline.registry.records import (
-    ByPath,
-    parse_reference,
-    split_size,
-)
+from bpeline.registry.records import ByPath, parse_reference, split_size
 from bpeline.registry.versions import Lineage
 from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.counting import WordCounts, sample_texts
-from bpeline.tokenizer_core.derived import (
-    PrunePlan,
-    check_on,
-    plan_pruning,
-    require_something,
-)
+from bpeline.tokenizer_core.derived import PrunePlan, check_on, plan_pruning, require_something
 from bpeline.tokenizer_core.digests import canonical_json
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption

@@ -11,28 +11,13 @@ from typing import Any
 from bpeline.flows.deriving.continuation import base_of
 from bpeline.flows.pages import show_name_page
 from bpeline.flows.publishing import made_with, publication_of
-from bpeline.flows.requests import (
-    RenameRequest,
-    request_parameters,
-)
+from bpeline.flows.requests import RenameRequest, request_parameters
 from bpeline.registry.evaluation import evaluate_version
-from bpeline.registry.loading import (
-    golden_texts,
-    resolve,
-    write_exports,
-)
+from bpeline.registry.loading import golden_texts, resolve, write_exports
 from bpeline.registry.publishing import publish_version
-from bpeline.registry.records import (
-    CURVE_METRIC,
-    Publication,
-    PublishedVersion,
-    parse_registered,
-)
+from bpeline.registry.records import CURVE_METRIC, Publication, PublishedVersion, parse_registered
 from bpeline.registry.versions import RENAMED, Lineage, imported_in, keep_originals, kept_files
-from bpeline.tokenizer_core.derived import (
-    rename_special_tokens,
-    slots_of,
-)
+from bpeline.tokenizer_core.derived import rename_special_tokens, slots_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.formats import bpeline

@@ -1,15 +1,26 @@
-"""Measuring drift: a version on new text, compared with its own text."""
+"""Measuring drift: a version on new text, compared with its own text.
+
+New text is counted and sampled by slice, with the same cache as training.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bpeline.flows.drift.new_text import CountedSlice, NewText
-from bpeline.flows.requests import OF_PARITY, DriftRequest, TrainingRequest
+from bpeline.flows.counting import CorpusPlan, CountedCorpus
+from bpeline.flows.requests import (
+    EVALUATION,
+    OF_PARITY,
+    DriftRequest,
+    NamedSource,
+    TrainingRequest,
+    evaluation_sources,
+)
 from bpeline.flows.running import progress
 from bpeline.flows.wording import counted
+from bpeline.registry.catalogue import FileReading
 from bpeline.registry.evaluation import (
     Rule,
     Verdict,
@@ -21,13 +32,16 @@ from bpeline.registry.evaluation import (
 from bpeline.registry.evaluation_sets import has_set, read_documents, read_set
 from bpeline.registry.opening import Registry
 from bpeline.registry.versions import Lineage
-from bpeline.registry.word_counts import WordCountStore
-from bpeline.tokenizer_core.corpus import ReadOptions
-from bpeline.tokenizer_core.errors import CorruptFile, InvalidOption
+from bpeline.registry.word_counts import ShardRef, TableHandle, WordCountStore
+from bpeline.registry.workspace import Workspace
+from bpeline.tokenizer_core.corpus import ReadOptions, SourceFile, search_each
+from bpeline.tokenizer_core.counting import sample_documents
+from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus, InvalidOption
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     BYTES_PER_TOKEN,
     CONTINUED,
+    LABELS,
     TOKENS_PER_WORD,
     OwnText,
     TextDrift,
@@ -37,7 +51,10 @@ from bpeline.tokenizer_core.evaluation import (
 )
 from bpeline.tokenizer_core.shards import separators_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.urls import absolute_name
 
+MOST_SAMPLED = 4 << 20  # bytes of each slice: about 1,000 sections
+UNNAMED = "unnamed"  # source of plain paths
 MOST_OWN = 4 << 20  # bytes of held-out text; a larger text is sampled evenly
 _NOT_ABOUT_READING = frozenset(
     (
@@ -58,6 +75,121 @@ class KnownText:
     origin: str
     documents: int
     bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewText:
+    """New text as named sources; plain paths form the source `UNNAMED`."""
+
+    sources: tuple[NamedSource, ...]
+
+    @classmethod
+    def asked(cls, paths: Sequence[str], sources: Sequence[str]) -> NewText:
+        """Create from paths, and from sources in the syntax of ``--eval``."""
+        named = evaluation_sources([EVALUATION.absolute(source) for source in sources]).sources
+        if paths:
+            files = tuple(map(absolute_name, paths))
+            named = (NamedSource(UNNAMED, files), *named)
+        if not named:
+            raise InvalidOption(
+                "no new text was named",
+                "expected files, directories and globs, or named sources: NAME=FILES",
+                "type `bpeline drift news@champion new/*.txt`",
+            )
+        return cls(named)
+
+    @property
+    def paths(self) -> list[str]:
+        """All paths, in order."""
+        return [path for source in self.sources for path in source.files]
+
+    @property
+    def slices(self) -> dict[str, tuple[NamedSource, ...]]:
+        """Slices by name, as in an evaluation: ``all``, the named sources, and the labels."""
+        slices_found: dict[str, tuple[NamedSource, ...]] = {ALL: self.sources}
+        for source in self.sources:
+            if source.name != UNNAMED:
+                slices_found[source.name] = (source,)
+        for kind in LABELS:
+            for source in self.sources:
+                label = getattr(source, kind)
+                if label is not None:
+                    name = f"{kind}:{label}"
+                    slices_found[name] = (*slices_found.get(name, ()), source)
+        return slices_found
+
+
+@dataclass(frozen=True, slots=True)
+class CountedSlice:
+    """The word counts of one slice, and its files with their text sizes in bytes."""
+
+    table: TableHandle
+    bytes: int
+    files: tuple[tuple[SourceFile, int], ...]
+
+
+def combine_slices(
+    text: NewText,
+    plan: CorpusPlan,
+    corpus: CountedCorpus,
+    workspace: Workspace,
+    include: Sequence[str] = (),
+) -> dict[str, CountedSlice]:
+    """Add up the counts of the chunks for every slice."""
+    readings = {
+        file.state: (file, reading, keys)
+        for file, reading, keys in zip(plan.files, corpus.readings, corpus.keys, strict=True)
+    }
+    return {
+        name: _combined(
+            name,
+            [readings[file.state] for file in _files(sources, include)],
+            WordCountStore(workspace),
+        )
+        for name, sources in text.slices.items()
+    }
+
+
+def _files(sources: Sequence[NamedSource], include: Sequence[str]) -> list[SourceFile]:
+    """Return each file once, even if several sources name it."""
+    named = (source_files for source in sources for source_files in source.searched)
+    searches = [[replace(source_files, include=tuple(include))] for source_files in named]
+    return list({file.state: file for found in search_each(searches)[0] for file in found}.values())
+
+
+def _combined(
+    name: str,
+    readings: Sequence[tuple[SourceFile, FileReading, Sequence[str]]],
+    store: WordCountStore,
+) -> CountedSlice:
+    refs, files, base = [], [], 0
+    for file, reading, keys in readings:
+        for chunk, key in zip(reading.chunks, keys, strict=True):
+            refs.append(ShardRef(key, position_base=base + chunk.begin))
+        size = reading.chunks[-1].end if reading.chunks else 0
+        files.append((file, size))
+        base += size
+    seen = store.statistics([ref.key for ref in refs])
+    if not seen.words:
+        raise EmptyCorpus(
+            f"there is not a single word in {'the new text' if name == ALL else name}",
+            "expected files with text besides special tokens and documents of the evaluation set",
+            "check the files that were named",
+        )
+    return CountedSlice(store.combine(refs), seen.bytes_counted, tuple(files))
+
+
+def sample_slices(
+    slices: Mapping[str, CountedSlice], request: TrainingRequest
+) -> dict[str, TextSample]:
+    """Sample documents of every slice evenly, read as for training, none held out."""
+    reading = request.evaluation_reading
+    return {
+        name: sample_of(
+            list(sample_documents(part.files, reading, MOST_SAMPLED)), request.reading.pattern
+        )
+        for name, part in slices.items()
+    }
 
 
 def own_request(lineage: Lineage, tokenizer: Tokenizer, paths: list[str]) -> TrainingRequest:

@@ -19,13 +19,7 @@ import dask
 from distributed import Client, KilledWorker, LocalCluster, as_completed
 from distributed.utils import silence_logging_cmgr
 
-from bpeline.flows.engines.errands import (
-    Errand,
-    admit_here,
-    errand,
-    other_program,
-    run_parcel,
-)
+from bpeline.flows.engines.errands import Errand, admit_here, errand, other_program, run_parcel
 from bpeline.flows.running import Stopped, progress, settings
 from bpeline.tokenizer_core.another_python import required_python, spawning_by
 from bpeline.tokenizer_core.errors import WorkerLost, WorkerRefused

@@ -7,17 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bpeline.flows.wording import counted, megabytes
-from bpeline.registry.evaluation import (
-    MeasuredSource,
-    VersionComparison,
-    evaluation_record,
-)
-from bpeline.registry.evaluation_sets import (
-    FEWEST_DOCUMENTS,
-    LEAST_BYTES,
-    EvaluationSet,
-    Text,
-)
+from bpeline.registry.evaluation import MeasuredSource, VersionComparison, evaluation_record
+from bpeline.registry.evaluation_sets import FEWEST_DOCUMENTS, LEAST_BYTES, EvaluationSet, Text
 from bpeline.registry.records import CHAMPION
 from bpeline.tokenizer_core.evaluation import (
     ALL,

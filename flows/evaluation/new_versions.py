@@ -26,11 +26,7 @@ from bpeline.flows.requests import (
 )
 from bpeline.flows.running import progress
 from bpeline.registry.aliases import present_version
-from bpeline.registry.evaluation import (
-    MeasuredSource,
-    compare_evaluated,
-    measure_anew,
-)
+from bpeline.registry.evaluation import MeasuredSource, compare_evaluated, measure_anew
 from bpeline.registry.evaluation_sets import (
     BY_TRAINING,
     EvaluationSet,

@@ -1,13 +1,11 @@
-"""Evaluation of registered versions, and the evaluation sets of names."""
+"""Evaluation of registered versions, on the evaluation sets of names or on given texts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from bpeline.flows.pages import show_name_page
 from bpeline.flows.requests import SMALLEST_SIZE, evaluation_sources, files_of_each, is_named
@@ -15,8 +13,13 @@ from bpeline.registry.catalogue import NamedSet
 from bpeline.registry.evaluation import (
     ROBUSTNESS_COLUMNS,
     Measured,
+    MetricPair,
+    NamedFiles,
+    VersionComparison,
     change_set,
     chosen_size_of,
+    compare_on_slices,
+    compare_versions,
     evaluate_version,
     evaluation_of,
     measure_anew,
@@ -31,7 +34,7 @@ from bpeline.registry.evaluation_sets import (
     read_set,
     texts_of,
 )
-from bpeline.registry.loading import ResolvedVersion, load_version, resolve
+from bpeline.registry.loading import ResolvedVersion, load_tokenizer, load_version, resolve
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.records import parse_registered, validate_name
 from bpeline.tokenizer_core import checks
@@ -43,9 +46,11 @@ from bpeline.tokenizer_core.evaluation import (
     CheapestSize,
     ModelShape,
     NamedShape,
+    boundary_scores,
     bytes_per_token_at,
     cheapest_size,
     has_curve,
+    read_gold,
     sizes_between,
 )
 from bpeline.tokenizer_core.shards import NO_SEPARATOR
@@ -129,9 +134,8 @@ def cheapest_size_of(measured: Measured, shape: ModelShape) -> CheapestSize:
     documents = (text.decode() for text_of_set in texts for text in text_of_set.documents)
     counts = count_texts(documents, tokenizer.pattern, tuple(tokenizer.special_tokens))
     gains, full = tokenizer.merge_gains(counts), tokenizer.vocab_size
-    size = int((counts.counts * np.diff(counts.offsets)).sum())
     sizes = sizes_between(max(SMALLEST_SIZE, full - len(gains)), full)
-    return cheapest_size(shape, bytes_per_token_at(tokenizer, size, gains, sizes))
+    return cheapest_size(shape, bytes_per_token_at(tokenizer, counts.total_bytes, gains, sizes))
 
 
 def chosen_size(version: ResolvedVersion, model: NamedShape) -> str:
@@ -208,3 +212,79 @@ def set_from(
 
 def _known(registry: Registry, digest: str) -> EvaluationSet | None:
     return read_set(registry.workspace, digest) if has_set(registry.workspace, digest) else None
+
+
+def compare_on(
+    first: str,
+    second: str,
+    on: Sequence[str],
+    text_field: str = "text",
+    separator: str | None = None,
+    shown: int = 20,
+) -> VersionComparison:
+    """Compare two tokenizers.
+
+    Args:
+        first, second, text_field, separator, shown: see `registry.comparison.compare_versions`.
+        on: files, directories and globs; or only named sources, in the syntax of
+            `evaluation_sources`. An existing file is always read as a file.
+    """
+    if separator is not None and not on:
+        raise InvalidOption(
+            "--separator was given without files to compare on",
+            "expected files, and the separator of their documents",
+            "add `--eval FILES`, or leave --separator out",
+        )
+    reading: dict[str, Any] = {"text_field": text_field, "separator": separator}
+    named = [path for path in on if is_named(path)]
+    if not named:
+        return compare_versions(first, second, on=on, shown=shown, **reading)
+    if len(named) < len(on):
+        (other, *_) = (path for path in on if path not in named)
+        raise InvalidOption(
+            f"--eval names the source {named[0]!r}, and files without a name: {other!r}",
+            "expected either files, or only named sources, each of which is a slice",
+            f"type `--eval 'other={other}'`",
+        )
+    evaluation = evaluation_sources(named)
+    files_found, skipped = files_of_each(evaluation.sources)
+    sources = [
+        NamedFiles(path.name, files, path.language, path.domain)
+        for path, files in zip(evaluation.sources, files_found, strict=True)
+    ]
+    compared = compare_on_slices(
+        first, second, sources, parallel=evaluation.parallel, shown=shown, **reading
+    )
+    return replace(compared, skipped=skipped)
+
+
+def with_morphology(
+    compared: VersionComparison, first: str, second: str, path: Path
+) -> VersionComparison:
+    """Add both tokenizers' scores on a segmentation into morphs, see `read_gold`."""
+    gold = read_gold(path)
+    before, after = (
+        boundary_scores(load_tokenizer(reference), gold).metrics for reference in (first, second)
+    )
+    pairs = (MetricPair(key, before.get(key), after.get(key)) for key in {**before, **after})
+    return _with_metrics(compared, pairs)
+
+
+def with_serving_cost(compared: VersionComparison, model: NamedShape) -> VersionComparison:
+    """Add the cost of a byte of text for a model with either vocabulary."""
+    candidates = (metric for metric in compared.metrics if metric.key == BYTES_PER_TOKEN)
+    measured = next(candidates, None)
+    if measured is None or measured.first is None or measured.second is None:
+        raise InvalidOption(
+            "a model shape was given, but no text to measure its cost on",
+            "expected both tokenizers to be measured on the same text",
+            "add `--eval FILES`",
+        )
+    figures = measured.first, measured.second
+    first, second = map(model.figures, compared.vocab_sizes, figures)
+    return _with_metrics(compared, (MetricPair(key, first[key], second[key]) for key in first))
+
+
+def _with_metrics(compared: VersionComparison, pairs: Iterable[MetricPair]) -> VersionComparison:
+    metrics = sorted((*compared.metrics, *pairs), key=lambda metric: metric.key)
+    return replace(compared, metrics=tuple(metrics))

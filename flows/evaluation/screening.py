@@ -81,7 +81,6 @@ def screen_tokens(
     plan: CorpusPlan,
     corpus: CountedCorpus,
     evaluated: Evaluated,
-    request: TrainingRequest,
     workspace: Workspace,
 ) -> ScreenedTokens:
     """Screen the tokens of a trained tokenizer."""

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from bpeline.flows.counting import CorpusPlan, CountedWords
 from bpeline.flows.evaluation.new_versions import texts_to_measure
 from bpeline.flows.evaluation.setup import EvaluationSetup
@@ -176,8 +174,7 @@ def _cheapest(
     bare, rounded = learned.without_slots(request), request.round_to
     documents = (document.decode() for text in texts for document in text.documents)
     counts = count_texts(documents, bare.pattern, tuple(bare.special_tokens))
-    size = int((counts.counts * np.diff(counts.offsets)).sum())
-    if not size:
+    if not (size := counts.total_bytes):
         raise EmptyCorpus(
             "there is no word in the texts that determine the cheapest size",
             "expected texts of --eval, or a corpus with held-out text",

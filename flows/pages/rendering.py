@@ -20,12 +20,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from bpeline.flows.wording import number_text
-from bpeline.tokenizer_core.cache_directory import (
-    kept_below,
-    opened,
-    read_file,
-    write_file,
-)
+from bpeline.tokenizer_core.cache_directory import kept_below, opened, read_file, write_file
 from bpeline.tokenizer_core.charts import Bars, Chart, inline_svg
 from bpeline.tokenizer_core.digests import digest_of_bytes
 from bpeline.tokenizer_core.display import printable

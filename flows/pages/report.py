@@ -1,4 +1,4 @@
-"""The report page of a version: figures, charts, token lists, packed tokenizer."""
+"""The pages of a version and of a comparison: figures, charts, token lists, tokenizer."""
 
 from __future__ import annotations
 
@@ -12,15 +12,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.flows.pages.comparison import difference
 from bpeline.flows.pages.rendering import render
 from bpeline.flows.requests import ORDINARY
-from bpeline.flows.wording import language_costs, statistics_table
-from bpeline.registry.evaluation import ROBUSTNESS_COLUMNS
+from bpeline.flows.wording import (
+    SLICE_TITLES,
+    compared_metrics,
+    facts,
+    language_costs,
+    slice_rows,
+    statistics_table,
+    word_lists,
+)
+from bpeline.registry.evaluation import ROBUSTNESS_COLUMNS, VersionComparison
 from bpeline.registry.tokens import FEWEST_DOCUMENTS, ONE_DOCUMENT
 from bpeline.tokenizer_core.charts import Chart, Line
 from bpeline.tokenizer_core.encoding import unreachable_tokens
-from bpeline.tokenizer_core.evaluation import GINI_OF_TEXTS, JUNK_SHARE
+from bpeline.tokenizer_core.evaluation import JUNK_SHARE
 from bpeline.tokenizer_core.kernels.scanning.automaton import MOVE
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 from bpeline.tokenizer_core.tokenizer_spec import BYTE_BPE
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from bpeline.registry.records import DevelopmentText
     from bpeline.registry.tokens import Screening
     from bpeline.tokenizer_core.evaluation import TokenUse
+
 
 _CURVE_POINTS = 80
 Curve = Sequence[tuple[int, float]]
@@ -128,7 +136,7 @@ def compression(contents: ReportContents) -> dict[str, Any]:
         "gains": _gains(contents),
         "lengths": token_lengths(contents.tokenizer),
         "slices": _slices(contents.metrics),
-        "costs": language_costs(contents.metrics, ORDINARY, GINI_OF_TEXTS, contents.sources),
+        "costs": language_costs(contents.metrics, ORDINARY, contents.sources),
         "robustness": _robustness(contents),
         "metrics": [
             (key, value)
@@ -487,3 +495,41 @@ def report_page(contents: ReportContents) -> str:
         "packed": packed_tokenizer(tokenizer, by_id(contents, unreachable)),
     }
     return render("report.html", values)
+
+
+def comparison_page(compared: VersionComparison) -> str:
+    """Render the page of a comparison."""
+    vocab = {"came": compared.vocab.added, "went": compared.vocab.removed}
+    spelt = {  # kinds without tokens have no search box
+        kind: [base64.b64encode(token).decode() for token in tokens]
+        for kind, tokens in vocab.items()
+        if tokens
+    }
+    values = {
+        "difference": difference(compared),
+        "passages": compared.passages,
+        "vocab": spelt,
+        "newline": b"\n",
+    }
+    return render("comparison.html", values)
+
+
+def difference(compared: VersionComparison, words: int | None = None) -> dict[str, Any]:
+    """Return the values for ``templates/difference.html``."""
+    lists = word_lists(compared.documents.segmentation) if compared.documents else []
+    return {
+        "first": compared.first,
+        "second": compared.second,
+        "documents": compared.documents,
+        # Added and removed tokens have their own lists.
+        "facts": {
+            subject: statement
+            for subject, statement in facts(compared)
+            if subject not in ("added", "removed")
+        },
+        "vocab": compared.vocab,
+        "words": [(title, changes[:words]) for title, changes in lists if changes],
+        "slice_titles": SLICE_TITLES,
+        "slices": slice_rows(compared) if len(compared.slices) > 1 else [],
+        "metrics": compared_metrics(compared.metrics),
+    }

@@ -190,8 +190,8 @@ def publish(
     run: TrainingRun, trained: Trained, summary: TrainingSummary, until_ready: Callable[[], object]
 ) -> PublishedVersion:
     """Register a trained tokenizer; for arguments and errors see `register`."""
-    request, workspace = trained.request, run.workspace
-    words, learned, evaluated = trained.words, trained.learned, trained.evaluated
+    sized, words, evaluated = trained.sized, trained.words, trained.evaluated
+    request, learned, workspace = sized.request, sized.learned, run.workspace
     measured = evaluated.record()
     screening = trained.screened.screening
     provenance = _provenance(summary, learned, words, request)
@@ -231,7 +231,7 @@ def publish(
         ),
         tags={"extends": request.extends} if request.extends else {},
         tables=_sources_table(words),
-        choice=trained.choice,
+        choice=sized.choice,
     )
     version = register(run, new, until_ready)
     return replace(version, history=show_name_page(run.registry, version.name))
@@ -330,7 +330,7 @@ def installed_version(package: str) -> str:
 
 def _params(asked_for: RunRequest, trained: Trained) -> dict[str, Any]:
     """Return the parameters that the run showed at its start, and those known since."""
-    request, learned = trained.request, trained.learned
+    request, learned, choice = trained.sized.request, trained.sized.learned, trained.sized.choice
     words, copies = trained.words, trained.corpus.copies
     # Also a parameter, so that MLflow's comparison of runs shows it.
     config = {**asked(asked_for), CHAMPION: trained.evaluated.references.get(CHAMPION, "none")}
@@ -340,8 +340,8 @@ def _params(asked_for: RunRequest, trained: Trained) -> dict[str, Any]:
     if request.min_word_count > 1:
         config["pruned_distinct_words"] = learned.pruned.words
         config["pruned_words"] = learned.pruned.occurrences
-    if trained.choice is not None:
-        config |= trained.choice.params
+    if choice is not None:
+        config |= choice.params
     if words.sources:
         weights = (f"{source.source}={decimal(source.weight)}" for source in words.sources)
         config["weights"] = ", ".join(weights)

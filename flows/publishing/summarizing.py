@@ -8,14 +8,11 @@ from bpeline.flows.counting import CorpusPlan, CountedCorpus, CountedWords, as_j
 from bpeline.flows.evaluation import (
     Evaluated,
     ScreenedTokens,
-    SizeChoice,
     Sized,
     curves_of,
     metrics_of,
 )
-from bpeline.flows.learning import Learned
 from bpeline.flows.publishing.summary import TrainingSummary
-from bpeline.flows.requests import TrainingRequest
 from bpeline.flows.trainings import TrainingRun
 from bpeline.flows.wording import SHOWN_CONFIDENCE, change_text, left_out_text, unmeasured
 from bpeline.registry.evaluation import share_to_watch, too_small_to_judge
@@ -76,27 +73,12 @@ class Trained:
     evaluated: Evaluated
     screened: ScreenedTokens
 
-    @property
-    def request(self) -> TrainingRequest:
-        """The request at the final size, which would give the same tokenizer again."""
-        return self.sized.request
-
-    @property
-    def learned(self) -> Learned:
-        """The merges at the final size."""
-        return self.sized.learned
-
-    @property
-    def choice(self) -> SizeChoice | None:
-        """How the size was chosen; None if it was requested."""
-        return self.sized.choice
-
 
 def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
     """Summarize a run before it is published, and report its notes."""
-    corpus, words, learned = trained.corpus, trained.words, trained.learned
+    corpus, words, sized = trained.corpus, trained.words, trained.sized
     evaluated, screened = trained.evaluated, trained.screened
-    seen, request = words.seen, trained.request
+    seen, request, learned, choice = words.seen, sized.request, sized.learned, sized.choice
     # For word counts this is the size of their words as text; documents are unknown.
     text_bytes = seen.bytes_counted if request.counts else corpus.corpus_bytes
     if seen.replaced_utf8:
@@ -121,8 +103,8 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
             f"no pair{' whose token is allowed' * bool(request.token_rules)} occurs "
             f"{request.min_count:,} times any more"
         )
-    if trained.choice is not None:
-        run.note(trained.choice.at_edge)
+    if choice is not None:
+        run.note(choice.at_edge)
     if evaluated.warning:
         run.note(evaluated.warning)
     if request.counts:
@@ -137,7 +119,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         if remark := too_small_to_judge(sample, request.held_out, advised, size):
             run.note(remark)
     measured = metrics_of(evaluated)
-    if trained.choice is not None:
+    if choice is not None:
         measured.pop(WELL_USED, None)
     if request.serves_alike:
         run.note(_not_measured(unmeasured(measured, as_json(words.sources)), evaluated))
@@ -162,7 +144,7 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         held_out=evaluated.on.held_out,
         metrics={
             **measured,
-            **({} if trained.choice is None else trained.choice.metrics),
+            **({} if choice is None else choice.metrics),
             **screened.screening.metrics,
             **{f"seconds/{step.replace(' ', '_')}": took for step, took in run.seconds.items()},
             "corpus/bytes": float(text_bytes),
@@ -177,9 +159,9 @@ def summarize(run: TrainingRun, trained: Trained) -> TrainingSummary:
         curve=evaluated.report.curve,
         curves={
             **curves_of(evaluated),
-            **({} if trained.choice is None else trained.choice.curves_of(evaluated.report.curve)),
+            **({} if choice is None else choice.curves_of(evaluated.report.curve)),
         },
-        chosen_size=None if trained.choice is None else trained.choice.as_record(),
+        chosen_size=None if choice is None else choice.as_record(),
         seconds=dict(run.seconds),
         sources=words.sources,
         left_out=left_out_text(left_out) if looked_into else "",

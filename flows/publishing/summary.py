@@ -24,13 +24,7 @@ from bpeline.flows.wording import (
 from bpeline.registry.loading import uncertified
 from bpeline.registry.records import CANDIDATE, CHAMPION, PublishedVersion
 from bpeline.tokenizer_core.charts import curves_in_notebook
-from bpeline.tokenizer_core.evaluation import (
-    ALL,
-    GINI_OF_TEXTS,
-    NEW_TEXT,
-    RARE,
-    SPEEDS,
-)
+from bpeline.tokenizer_core.evaluation import ALL, GINI_OF_TEXTS, NEW_TEXT, RARE, SPEEDS
 from bpeline.tokenizer_core.tables import Table
 
 
@@ -281,7 +275,7 @@ class TrainingSummary(Summary):
 
     def _language_costs(self) -> Table | None:
         """Return the cost of each source, without and with ``--parity``, if measured."""
-        return language_costs(self.metrics, ORDINARY, GINI_OF_TEXTS, as_json(self.sources))
+        return language_costs(self.metrics, ORDINARY, as_json(self.sources))
 
     def _costs(self) -> str:
         """Return rare, junk and suspicious tokens, and the speed."""

@@ -7,8 +7,8 @@ keys, certificates and headers. A workspace server's password is sent only to th
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -166,17 +166,20 @@ def importing_prefect() -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def naming(api_url: str) -> Iterator[None]:
+def naming(api_url: str) -> AbstractContextManager[None]:
     """Set a Prefect server in this process's environment inside the block."""
-    variables = own_server(api_url)
+    return _setting(own_server(api_url))
+
+
+@contextmanager
+def _setting(variables: Mapping[str, str]) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in variables}
     os.environ |= variables
     try:
         yield
     finally:
         for name, value in before.items():
-            del os.environ[name]
+            os.environ.pop(name, None)
             if value is not None:
                 os.environ[name] = value
 
@@ -186,22 +189,13 @@ def server_environment(**places: str) -> dict[str, str]:
     return {**_SERVERS, **os.environ, **places}
 
 
-@contextmanager
-def starting_nothing_from_here() -> Iterator[None]:
+def starting_nothing_from_here() -> AbstractContextManager[None]:
     """Prevent child processes from importing modules from the current directory.
 
     `python -c` and `python -m` would import a user's signal.py or typing.py from there. The
     `bpeline` script does the same for all commands.
     """
-    before = os.environ.get("PYTHONSAFEPATH")
-    os.environ["PYTHONSAFEPATH"] = "1"
-    try:
-        yield
-    finally:
-        if before is None:
-            os.environ.pop("PYTHONSAFEPATH", None)
-        else:
-            os.environ["PYTHONSAFEPATH"] = before
+    return _setting({"PYTHONSAFEPATH": "1"})
 
 
 def somebody_watches() -> bool:

@@ -37,7 +37,6 @@ class Order:
 
     source: Path
     path: Path
-    pool: str
     store: str
     tags: Sequence[str] = ()
     remove: bool = False
@@ -92,7 +91,7 @@ def deploy(order: Order, environment: Mapping[str, str]) -> Deployed:
         if before is not None and not order.force:
             notes += _kept_paused(entry, before, _automations(api, before, paused=True))
     if entries:
-        notes += _asked(api, lambda client: work_pool.make(client, order.pool, order.force))
+        notes += _asked(api, lambda client: work_pool.make(client, work_pool.NAME, order.force))
         _prefect_deploy({**content, "deployments": entries}, environment)
         _require_all(api, entries)
     left: list[Any] = []
@@ -110,11 +109,15 @@ def _asked(api: str, ask: Any) -> Any:
     try:
         return runner.talk(api, ask, SECONDS)
     except runner.NoPrefectServer as error:
-        raise RegistryUnreachable(
-            f"Prefect could not deploy: {error}",
-            "expected a Prefect server of version 3.9 or newer",
-            "type `prefect version` to see the server, then try again",
-        ) from error
+        raise _not_deployed(str(error)) from error
+
+
+def _not_deployed(reason: str) -> RegistryUnreachable:
+    return RegistryUnreachable(
+        f"Prefect could not deploy: {reason}",
+        "expected a Prefect server of version 3.9 or newer",
+        "type `prefect version` to see the server, then try again",
+    )
 
 
 def _key(entrypoint: str, name: str) -> tuple[str, str]:
@@ -195,11 +198,7 @@ def _prefect_deploy(content: Mapping[str, Any], environment: Mapping[str, str]) 
     if result.returncode:
         lines = (result.stderr.strip() or result.stdout.strip() or "no message").splitlines()
         lines = [line for line in lines if "For further information" not in line] or lines
-        raise RegistryUnreachable(
-            f"Prefect could not deploy: {lines[-1]}",
-            "expected a Prefect server of version 3.9 or newer",
-            "type `prefect version` to see the server, then try again",
-        )
+        raise _not_deployed(lines[-1])
 
 
 def _require_all(api: str, entries: Sequence[Any]) -> None:

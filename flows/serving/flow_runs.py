@@ -1,6 +1,6 @@
-"""Functions as Prefect flows: run names, progress, retries, waiting for locks.
+"""Functions as Prefect flows and tasks: run names, progress, retries, waiting for locks.
 
-Outside a flow run, `FLOW.fn` is the plain function, without a server or Prefect's database.
+Outside a flow run, `FLOW.fn` and tasks are plain functions, without a server or Prefect's database.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from json import JSONDecodeError
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -20,17 +20,24 @@ from bpeline.flows.requests import Request, as_markdown
 from bpeline.flows.running import (
     FlowKind,
     interruption_behind,
-    prefect,
+    map_threads,
     progress,
     settings,
-    task,
+    steps,
 )
-from bpeline.flows.serving.prefect_listener import PrefectListener
 from bpeline.flows.serving.project_deployments import MLFLOW_TAG
-from bpeline.registry.opening import open_registry
+from bpeline.registry.loading import ResolvedVersion, resolve
+from bpeline.registry.opening import Registry, open_registry
+from bpeline.registry.records import ByAlias, ByDigest, ByNumber
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable, WorkspaceLocked
 from bpeline.tokenizer_core.redaction import hide_in_errors, hide_in_logs, without_secrets
 from bpeline.tokenizer_core.urls import refuse_secrets_in
+
+with settings.importing_prefect():
+    import prefect
+    from prefect.tasks import Task as PrefectTask
+
+    from bpeline.flows.serving.prefect_listener import PrefectListener
 
 if TYPE_CHECKING:
     from prefect.flows import Flow
@@ -64,6 +71,43 @@ RETRIES: dict[str, Any] = {
     "retry_delay_seconds": [30, 120, 300],
     "retry_condition_fn": _unreachable,
 }
+
+
+class Task(PrefectTask[P, R]):  # type: ignore[misc]
+    """A `prefect.Task` that calls its function directly outside a flow run."""
+
+    def __init__(self, function: Callable[P, R], **options: Any) -> None:
+        self.plain = function
+        shown = hide_in_errors()(steps.stopping_together(function))  # the server stores its errors
+        uncached = prefect.cache_policies.NO_CACHE
+        super().__init__(shown, cache_policy=uncached, persist_result=False, **options)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        call = self.plain if prefect.context.FlowRunContext.get() is None else super().__call__
+        return call(*args, **kwargs)
+
+    def map_all(
+        self,
+        items: Sequence[Any],
+        workers: int,
+        on_interrupt: Callable[[], None] | None,
+        **shared: Any,
+    ) -> list[R]:
+        """Return the results for all items in order; a flow run gets a task run for each."""
+        if prefect.context.FlowRunContext.get() is None:
+            return map_threads(self.plain, items, workers, on_interrupt, **shared)
+        first, *_ = inspect.signature(self.plain).parameters
+        same = {name: prefect.unmapped(value) for name, value in shared.items()}
+        with prefect.task_runners.ThreadPoolTaskRunner(workers) as runner, steps.together():
+            mapped = runner.map(self, {first: items, **same})
+            futures = {future.wrapped_future: future for future in mapped}
+            return steps.all_results(futures, on_interrupt)
+
+
+def task(**options: Any) -> Callable[[Callable[P, R]], Task[P, R]]:
+    """Like `prefect.task`, without caching and stored results."""
+    return lambda function: Task(function, **options)
+
 
 # Result or error of a flow started here, also if the server does not learn of it.
 _results: ContextVar[list[Any] | None] = ContextVar("results", default=None)
@@ -205,6 +249,12 @@ def waiting_for_others(work: Callable[[], Any], say: Callable[[str], object]) ->
                 say(f"waiting: {reason}")
             time.sleep(seconds)
             seconds = min(2 * seconds, LONGEST_SECONDS)
+
+
+@task(name="find version", **RETRIES)
+def find_version(registry: Registry, reference: ByAlias | ByNumber | ByDigest) -> ResolvedVersion:
+    """Resolve a reference to a version."""
+    return resolve(registry, reference)
 
 
 @task(name="find MLflow", **RETRIES)

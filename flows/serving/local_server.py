@@ -46,10 +46,8 @@ from bpeline.registry.workspace import (
 from bpeline.tokenizer_core.another_python import required_python
 from bpeline.tokenizer_core.errors import InvalidOption, RegistryUnreachable
 
-POOL = "bpeline"
 # In a checkout, prefect.yaml and its rules are links to the files at the top level.
 INSTALLED = Path(bpeline.__file__).parent
-_RUNS_AT_ONCE = 1  # trainings use all cores and lock the workspace
 _LOOK_SECONDS = 0.25
 _VIEW = "workflowType=machine_learning"  # the view with models and runs
 
@@ -160,7 +158,7 @@ def prefect_service(port: int) -> Service:
 
 def _worker(queue: str) -> Sequence[str]:
     deployments = str(INSTALLED / "prefect.yaml")
-    return _python(prefect_worker.__name__, POOL, queue, deployments, str(_RUNS_AT_ONCE))
+    return _python(prefect_worker.__name__, queue, deployments)
 
 
 def _python(*command: str) -> Sequence[str]:
@@ -219,7 +217,7 @@ def _read_order(registry: Registry) -> deploying.Order:
         written = write_deployments(project, path, registry.workspace.root)
         source, path, tags = file, written, project_tags(project)
     check_schedules(source, read_deployments(path)["deployments"])
-    return deploying.Order(source.resolve(), path, POOL, registry.make_store(), tags)
+    return deploying.Order(source.resolve(), path, registry.make_store(), tags)
 
 
 def _deploy(environment: Mapping[str, str], order: deploying.Order) -> Deployed:

@@ -23,7 +23,7 @@ from prefect.artifacts import (
 from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
 
-from bpeline.flows.running import LEARN_MERGES, FlowKind, progress, tell
+from bpeline.flows.running import FlowKind, progress, steps, tell
 from bpeline.registry.workspace import this_process
 from bpeline.tokenizer_core.digests import digest_of
 
@@ -71,7 +71,7 @@ class PrefectListener(progress.Progress):
     def merging(self, at: TrainingProgress) -> None:
         with self.lock:
             self.done = at.merges_done
-            if self._advance(LEARN_MERGES.name):
+            if self._advance(steps.LEARN_MERGES.name):
                 self.logger.info(progress.describe_merging(at))
 
     def step_finished(self, name: str, seconds: float, outcome: str) -> None:

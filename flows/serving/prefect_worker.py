@@ -1,7 +1,7 @@
 """Prefect's process worker, which runs only deployments of `bpeline deploy`.
 
-Run it with ``python -m bpeline.flows.serving.prefect_worker POOL QUEUE DEPLOYMENTS LIMIT``. At its
-start, runs whose process is gone are marked as crashed.
+Run it with ``python -m bpeline.flows.serving.prefect_worker QUEUE DEPLOYMENTS``. At its start, runs
+whose process is gone are marked as crashed.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from bpeline.registry.workspace import Process
 from bpeline.tokenizer_core.bounded_files import parse_json
 
 _SET_DIRECTORY = "prefect.deployments.steps.set_working_directory"
+_RUNS_AT_ONCE = "1"  # trainings use all cores and lock the workspace
 _MOST_RUNS = 200  # Prefect's limit for one list
 
 
 def main() -> None:
     """Work until the process is killed."""
     end_with_parent()
-    pool, queue, path, limit = sys.argv[1:]
+    queue, path = sys.argv[1:]
     settings.prepare_program()
     from prefect.cli import app
     from prefect.client.orchestration import get_client
@@ -33,9 +34,9 @@ def main() -> None:
     _define_worker(Path(path))
     mark_lost_runs()
     with get_client(sync_client=True) as client:  # else Prefect creates it with its own template
-        work_pool.make(client, pool, force=False)
-    options = ["--type", work_pool.TYPE, "--pool", pool, "--work-queue", queue, "--limit", limit]
-    sys.argv[1:] = ["worker", "start", *options]
+        work_pool.make(client, work_pool.NAME, force=False)
+    options = ["--type", work_pool.TYPE, "--pool", work_pool.NAME, "--work-queue", queue]
+    sys.argv[1:] = ["worker", "start", *options, "--limit", _RUNS_AT_ONCE]
     app()
 
 

@@ -17,6 +17,7 @@ VARIABLES = (
     environment.TRACKING_VARIABLE,
     "DO_NOT_TRACK",
 )
+NAME = "bpeline"
 TYPE = "process"
 _ENVIRONMENT = {
     "type": "object",

@@ -24,7 +24,7 @@ from bpeline.flows.counting import (
 from bpeline.flows.evaluation import setup
 from bpeline.flows.learning import kept_merges
 from bpeline.flows.requests import DEMO, TrainingRequest, demo_place
-from bpeline.flows.running import CHOOSE_SIZE, COMBINE_COUNTS, COUNT_WORDS, LEARN_MERGES, PUBLISH
+from bpeline.flows.running import steps
 from bpeline.flows.trainings.run import run_to_continue
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.catalogue import Catalogue, FileReading, Version
@@ -305,7 +305,7 @@ class _Planner:
             text = f"{cached:,} merges" + f" of {wanted or cached:,} are cached" * (not finished)
         if request.token_rules:
             text += f"; each token: {request.token_rules}"
-        return PlannedStep(LEARN_MERGES.name, finished, text), cached
+        return PlannedStep(steps.LEARN_MERGES.name, finished, text), cached
 
     def _version(self, table: TableHandle | None) -> Version | None:
         """Return the version that the same settings made from these counts."""
@@ -323,13 +323,13 @@ class _Planner:
         text = "a new version, unless an earlier one has the same tokens"
         if version:
             text = f"{version} is registered and keeps its files"
-        steps = [PlannedStep(PUBLISH.name, False, text)]
+        planned = [PlannedStep(steps.PUBLISH.name, False, text)]
         if request.chooses_size:
             smallest = request.smallest_size_after(0 if self.given is None else len(self.given))
             sizes = f"of {smallest:,} to {request.vocab_size:,} ids"
             text = f"the size with the lowest cost per byte for {request.model}, {sizes}"
-            steps.insert(0, PlannedStep(CHOOSE_SIZE.name, False, text))
-        return steps
+            planned.insert(0, PlannedStep(steps.CHOOSE_SIZE.name, False, text))
+        return planned
 
     def _copied_sections(self, keys: Sequence[str], text: int) -> str:
         """Return the training's remark on copies, if it is known and quick to read."""
@@ -352,7 +352,7 @@ class _Planner:
 def _counting(unread: Sequence[UnreadFile], read: int, chunks: int) -> PlannedStep:
     reused = f"{counted(chunks, 'chunk')} of {counted(read, 'file')}"
     if not unread:
-        return PlannedStep(COUNT_WORDS.name, True, reused)
+        return PlannedStep(steps.COUNT_WORDS.name, True, reused)
     kinds = Counter(file.why for file in unread)
     listed = ", ".join(f"{number:,} {why}" for why, number in kinds.items())
     size = megabytes(sum(file.bytes for file in unread))
@@ -361,16 +361,16 @@ def _counting(unread: Sequence[UnreadFile], read: int, chunks: int) -> PlannedSt
         text += f", {counted(known_chunks, 'chunk')} of it known if grown files begin as before"
     if chunks:
         text += f"; {reused} are reused"
-    return PlannedStep(COUNT_WORDS.name, False, text)
+    return PlannedStep(steps.COUNT_WORDS.name, False, text)
 
 
 def _combining(unread: Sequence[UnreadFile], table: TableHandle | None) -> PlannedStep:
     if table is not None:
-        return PlannedStep(COMBINE_COUNTS.name, True, counted(table.rows, "distinct word"))
+        return PlannedStep(steps.COMBINE_COUNTS.name, True, counted(table.rows, "distinct word"))
     text = "adds up the counts of all chunks"
     if any(file.why != "new" for file in unread):
         text += "; nothing to do if the files turn out to be unchanged"
-    return PlannedStep(COMBINE_COUNTS.name, False, text)
+    return PlannedStep(steps.COMBINE_COUNTS.name, False, text)
 
 
 def registered_as(catalogue: Catalogue | None, name: str, digest: str) -> str:

@@ -1,21 +1,26 @@
-"""One run of a training: its lock, heartbeat, steps and durations."""
+"""One run of a training: its lock, heartbeat, steps, durations and preparations.
+
+Importing MLflow, creating its database and compiling take seconds. Threads do this during
+counting, whose kernels run without the interpreter. Publishing works without it too.
+"""
 
 from __future__ import annotations
 
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from bpeline.flows import engines
-from bpeline.flows.requests import ImportRequest, TrainingRequest
+from bpeline.flows.requests import BYTE_BPE, ImportRequest, TrainingRequest
 from bpeline.flows.running import Outcome, Progress, StepKind, interruption_behind, progress
 from bpeline.registry.catalogue import SWEEP, Catalogue, Run
 from bpeline.registry.opening import Registry, open_registry
 from bpeline.registry.publishing import waits_in_outbox
 from bpeline.registry.records import RunRecord
+from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.upkeep import FAILED, KILLED, show_ends
 from bpeline.registry.word_counts import evict
 from bpeline.registry.workspace import Workspace
@@ -29,6 +34,7 @@ from bpeline.tokenizer_core.errors import (
     StorageError,
     UnknownVersion,
 )
+from bpeline.tokenizer_core.warm_up import compiling_ahead
 
 HEARTBEAT_SECONDS = 5.0
 
@@ -215,3 +221,29 @@ def _heartbeat(catalogue: Catalogue, run_id: str) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+@contextmanager
+def prepared(
+    tracker: MlflowTracker, then: Callable[[], object] = lambda: None
+) -> Iterator[threading.Thread]:
+    """Prepare the tracker in a thread while the block runs; join it before publishing."""
+
+    def prepare() -> None:
+        with suppress(Exception):  # publishing will raise the same error
+            tracker.prepare()
+            then()
+
+    thread = threading.Thread(target=prepare, name="prepare to publish")
+    thread.start()
+    try:
+        yield thread
+    finally:
+        thread.join()
+
+
+def compiled_ahead(request: TrainingRequest) -> AbstractContextManager[Callable[[], None]]:
+    """Compile kernels in a thread during counting; yield a function to help finish."""
+    if request.algorithm != BYTE_BPE:
+        return nullcontext(lambda: None)
+    return compiling_ahead()

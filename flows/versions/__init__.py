@@ -8,7 +8,6 @@ from bpeline.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .details import version_details as version_details
-    from .finding import find_version as find_version
     from .hub import push_version as push_version
     from .hub import write_hub_folder as write_hub_folder
     from .origin import TokenOrigin as TokenOrigin

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from .comparison import facts as facts
     from .comparison import slice_rows as slice_rows
     from .comparison import word_lists as word_lists
-    from .source_tables import language_costs as language_costs
-    from .source_tables import statistics_table as statistics_table
-    from .source_tables import unmeasured as unmeasured
     from .typed_commands import as_typed as as_typed
     from .typed_commands import from_here as from_here
     from .typed_commands import program as program
@@ -25,9 +22,12 @@ if TYPE_CHECKING:
     from .values import change_text as change_text
     from .values import counted as counted
     from .values import ids_text as ids_text
+    from .values import language_costs as language_costs
     from .values import left_out_text as left_out_text
     from .values import megabytes as megabytes
     from .values import number_text as number_text
+    from .values import statistics_table as statistics_table
     from .values import token_text as token_text
+    from .values import unmeasured as unmeasured
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

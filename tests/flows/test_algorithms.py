@@ -15,10 +15,13 @@ from click.testing import Result
 from segmented_texts import CHINESE, text_of
 
 from bpeline import flows
-from bpeline.flows.learning.continuation import continuation_settings, superword_settings
-from bpeline.flows.learning.tokens import token_settings
+from bpeline.flows.learning.algorithms import (
+    continuation_settings,
+    superword_settings,
+    token_settings,
+)
 from bpeline.flows.requests import TrainingRequest
-from bpeline.flows.running import EVALUATE, StepKind
+from bpeline.flows.running import StepKind, steps
 from bpeline.flows.trainings.run import TrainingRun
 from bpeline.registry import load_tokenizer
 from bpeline.tokenizer_core import Tokenizer, count_words
@@ -153,7 +156,7 @@ def test_a_training_goes_on_behind_the_step_it_finished(
     begun = TrainingRun.step
 
     def killed_at_evaluation(run: TrainingRun, kind: StepKind, *more: object) -> object:
-        if kind == EVALUATE:
+        if kind == steps.EVALUATE:
             raise KeyboardInterrupt
         return begun(run, kind, *more)  # type: ignore[arg-type]
 

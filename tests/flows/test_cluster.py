@@ -29,8 +29,7 @@ from bpeline import flows
 from bpeline.flows.counting.chunk_plan import plan_reading
 from bpeline.flows.counting.combining import add_up
 from bpeline.flows.counting.word_counting import count_chunks, placed_shards
-from bpeline.flows.encoding import shards
-from bpeline.flows.encoding.packing import pack_beside
+from bpeline.flows.encoding import encode_files, pack_beside
 from bpeline.flows.engines import errands
 from bpeline.flows.engines.dask_engine import DaskEngine
 from bpeline.flows.engines.engine import working
@@ -436,7 +435,7 @@ def test_token_shards_are_the_same_byte_for_byte(
     here, there = tmp_path / "here", tmp_path / "there"
     tokenizer.encode_files([files], here, **options)
     names: list[str] = []
-    encoded = shards.encode_files(
+    encoded = encode_files(
         tokenizer,
         [files],
         there,
@@ -452,7 +451,7 @@ def test_token_shards_are_the_same_byte_for_byte(
 
     (there / f"{names[3]}.json").unlink()  # a shard that a killed run did not finish
     changed = {path.name: path.stat().st_mtime_ns for path in there.iterdir()}
-    shards.encode_files(tokenizer, [files], there, cluster.scheduler_address, there, **options)
+    encode_files(tokenizer, [files], there, cluster.scheduler_address, there, **options)
     assert {path.name: path.read_bytes() for path in there.iterdir()} == expected
     kept = [name for name, at in changed.items() if (there / name).stat().st_mtime_ns == at]
     assert len(kept) == len(changed) - len(encoded.records[3].files) - 1  # and the manifest
@@ -468,7 +467,7 @@ def test_packed_sequences_are_the_same_byte_for_byte(
     files = [str(tmp_path / "part-*.parquet")]
     options: dict[str, Any] = {"format": "parquet", "shard_bytes": 50_000}
     here = tokenizer.encode_files(files, tmp_path / "here", **options)
-    there = shards.encode_files(
+    there = encode_files(
         tokenizer, files, tmp_path / "there", cluster.scheduler_address, tmp_path, **options
     )
     assert contents(there.path) == contents(here.path)

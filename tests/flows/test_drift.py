@@ -17,7 +17,7 @@ from published import copied
 
 from bpeline.flows.drift.drift_report import HEAD, WORD_HEAD, DriftReport
 from bpeline.flows.publishing.promotion import Promotion
-from bpeline.flows.running import GC, progress
+from bpeline.flows.running import progress, steps
 from bpeline.flows.watch_drift import watch_drift
 from bpeline.registry.opening import open_registry
 from bpeline.registry.records import STUCK
@@ -602,7 +602,7 @@ def test_prefect_gets_an_event_for_drift_and_an_artifact_for_all(
     report = watch_drift.fn("news", [str(other)], **FEW)
     # Without a run it listens to.
     monkeypatch.setattr(prefect_listener, "get_run_logger", lambda: logging.getLogger("a test"))
-    listener = prefect_listener.PrefectListener(GC)
+    listener = prefect_listener.PrefectListener(steps.GC)
     listener.summary(report.reference, report.markdown())
     listener.drifted(report.name, report.alias, report.event())
     assert (said["event"], said["name"]) == ("bpeline.drift.detected", "news")

@@ -16,7 +16,7 @@ from published import copied
 from s3_server import S3Server
 
 from bpeline.flows.encode_dataset import encode_dataset
-from bpeline.flows.encoding.datasets import EncodedDataset
+from bpeline.flows.encoding import EncodedDataset
 from bpeline.registry import export, load_tokenizer, open_registry
 from bpeline.registry.workspace import Workspace, keep_standard_input
 from bpeline.tokenizer_core.corpus import Source, search_sources

@@ -14,7 +14,7 @@ import pytest
 from click.testing import Result
 from hub_server import Hub, hub_server
 
-from bpeline.flows.versions.model_card import OURS
+from bpeline.flows.versions.hub import OURS
 
 Command = Callable[..., Result]
 pytestmark = pytest.mark.night

@@ -11,7 +11,6 @@ import pytest
 
 from bpeline.flows import prefect_flows
 from bpeline.flows.collect_garbage import collect_garbage
-from bpeline.flows.running import tasks
 from bpeline.flows.serving import flow_runs
 from bpeline.flows.serving.flow_runs import require_nobody_trains, waiting_for_others
 from bpeline.flows.train_tokenizer import publish
@@ -78,7 +77,7 @@ def test_a_server_that_does_not_answer_is_asked_again_where_nobody_waits(
     deployment: str | None, error: Exception, again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = SimpleNamespace(flow_run=SimpleNamespace(deployment_id=deployment))
-    monkeypatch.setattr(tasks.prefect.context.FlowRunContext, "get", lambda: run)
+    monkeypatch.setattr(flow_runs.prefect.context.FlowRunContext, "get", lambda: run)
     state = SimpleNamespace(data=error)
     assert publish.retry_condition_fn(publish, None, state) is again
     assert (publish.retries, publish.retry_delay_seconds) == (3, [30, 120, 300])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from flow_calls import train_tokenizer
 
-from bpeline.flows.trainings.preparation import prepared
+from bpeline.flows.trainings.run import prepared
 from bpeline.registry.opening import open_registry
 from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.tracked import TrackingSettings

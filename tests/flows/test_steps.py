@@ -18,7 +18,7 @@ from bpeline.flows.running.steps import (
     map_threads,
     raise_if_stopped,
 )
-from bpeline.flows.running.tasks import task
+from bpeline.flows.serving.flow_runs import task
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 
 
@@ -150,7 +150,7 @@ def test_what_is_no_flow_imports_no_prefect() -> None:
 
 
 def test_settings_that_prefect_cannot_read_are_named() -> None:
-    program = "from bpeline.flows.running import task"
+    program = "from bpeline.flows.serving import task"
     path = os.pathsep.join(map(os.path.abspath, sys.path))
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False,

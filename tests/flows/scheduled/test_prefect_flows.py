@@ -56,7 +56,7 @@ def test_a_run_appears_with_tasks_logs_and_artifacts(
     measured_on = summary["measured_on"]
     assert measured_on
     assert not measured_on.startswith("evaluation set ")
-    assert re.search(rf"news/1\b.*{measured_on}$", made["description"])
+    assert re.search(rf"news/1\b.*{re.escape(measured_on)}$", made["description"])
     assert f"| {measured_on} |" in made["data"]
     where = {"flow_run_id": {"any_": [run["id"]]}}
     messages = [one["message"] for one in server.all("logs", logs=where)]
@@ -151,7 +151,8 @@ def test_a_flow_is_tried_again_after_its_own_error_alone(
     program = """
 from bpeline.flows.running import settings
 settings.prepare_prefect(quiet_terminal=True)
-from bpeline.flows.running import FlowKind, attempts, task
+from bpeline.flows.running import FlowKind, attempts
+from bpeline.flows.serving import task
 from prefect import flow
 from bpeline.tokenizer_core.errors import CorruptFile, EmptyCorpus
 ERRORS, tried = {"corrupt": CorruptFile, "empty": EmptyCorpus}, []
@@ -190,8 +191,8 @@ def test_a_flow_that_takes_too_long_is_stopped_with_its_threads(
 import time
 from bpeline.flows.running import settings
 settings.prepare_prefect(quiet_terminal=True)
-from bpeline.flows.running import FlowKind, raise_if_stopped, task
-from bpeline.flows.serving import flow
+from bpeline.flows.running import FlowKind, raise_if_stopped
+from bpeline.flows.serving import flow, task
 @task(name="endless")
 def endless(item: int) -> int:
     for _ in range(12_000):

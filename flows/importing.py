@@ -1,4 +1,4 @@
-"""Steps of an import: reading, certifying, planning and publishing."""
+"""Steps of an import: reading, certifying, summarizing, publishing; and its plan."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from bpeline.flows.evaluation import Evaluated, curves_of, metrics_of
-from bpeline.flows.importing.summary import ImportSummary
 from bpeline.flows.pages import show_name_page
 from bpeline.flows.publishing import (
     NewVersion,
+    Summary,
     installed_version,
     made_with,
     register,
@@ -35,13 +35,7 @@ from bpeline.registry.records import (
     parse_registered,
 )
 from bpeline.registry.tokens import screen
-from bpeline.registry.versions import (
-    Imported,
-    OriginalFile,
-    files_of,
-    imported_in,
-    keep_originals,
-)
+from bpeline.registry.versions import Imported, OriginalFile, files_of, imported_in, keep_originals
 from bpeline.registry.workspace import Workspace
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer
@@ -127,6 +121,49 @@ def certify_files(read: ReadFiles) -> Certificate:
             "report this message as a bug",
         )
     return certificate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportSummary(Summary):
+    """The result of one run of ``import_tokenizer``.
+
+    Attributes:
+        certificate: one line on the comparison with the original library.
+    """
+
+    file: str
+    format: str
+    files: int
+    file_bytes: int
+    algorithm: str
+    pattern: str
+    normalizer: str
+    certificate: str
+    licence: str = ""
+
+    @property
+    def title(self) -> str:
+        """``llama3/1, imported``."""
+        return f"{self.reference}, imported"
+
+    def figures(self) -> list[tuple[str, str]]:
+        """Figures known before the version is published, as (title, value)."""
+        ratio = self.metrics.get(BYTES_PER_TOKEN)
+        size = megabytes(self.file_bytes)
+        return [
+            ("imported", f"{self.file} ({self.format}, {counted(self.files, 'file')}, {size})"),
+            ("vocabulary", f"{self.vocab_size:,} ids, {self.algorithm}"),
+            ("pattern", self.pattern),
+            ("normalizer", self.normalizer),
+            ("certificate", self.certificate),
+            *([("compression", f"{ratio:.4f} bytes/token")] if ratio else []),
+            ("measured on", self.measured_on),
+            *([("licence", self.licence)] if self.licence else []),
+        ]
+
+    def sections(self) -> list[str]:
+        """Markdown lines of the notes."""
+        return ["", *(f"- {note}" for note in self.notes)] if self.notes else []
 
 
 def summarize_import(

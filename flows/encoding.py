@@ -1,31 +1,61 @@
-"""Encoding a dataset into token shards in parallel, and recording it in MLflow."""
+"""Encoding a dataset into token shards, packing them, and recording both in MLflow.
+
+An engine's workers share a directory, usually that of the shards. The tokenizer is saved there
+while they encode, and each worker loads it once. Each worker writes its shards, also to a store.
+"""
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
+from bpeline.flows import engines
 from bpeline.flows.counting import notes_on_documents
-from bpeline.flows.encoding.packing import pack_beside
-from bpeline.flows.encoding.shards import encode_files
 from bpeline.flows.engines import LOCAL
-from bpeline.flows.running import ENCODE, progress
+from bpeline.flows.running import progress, raise_if_stopped, steps
 from bpeline.flows.wording import counted, megabytes
 from bpeline.registry.loading import ResolvedVersion, load_tokenizer
 from bpeline.registry.opening import Registry
 from bpeline.registry.records import CorpusInput, RunRecord
 from bpeline.registry.tracking import STEP_IS_IDS, run_link
 from bpeline.registry.workspace import Workspace
-from bpeline.tokenizer_core.corpus import FoundFiles, Source, search_sources
+from bpeline.tokenizer_core.corpus import (
+    AnyPath,
+    ChunkText,
+    FoundFiles,
+    Source,
+    find_source_files,
+    search_sources,
+    sources_of,
+)
 from bpeline.tokenizer_core.digests import MANIFEST, digest_of
-from bpeline.tokenizer_core.shards import ShardRecord, TokenShards, separators_of, shard_place
+from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.shards import (
+    SHARD_BYTES,
+    FileEncoding,
+    Packing,
+    ShardFormat,
+    ShardJob,
+    ShardPart,
+    ShardRecord,
+    TokenShards,
+    file_encoding_of,
+    pack_shards,
+    separators_of,
+    shard_format,
+    shard_place,
+)
 from bpeline.tokenizer_core.tables import Table
+from bpeline.tokenizer_core.text import Text
 from bpeline.tokenizer_core.tokenizer import Tokenizer
-from bpeline.tokenizer_core.urls import is_url
+from bpeline.tokenizer_core.urls import absolute_name, is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +174,7 @@ def write_shards(
     options["separator"] = separators_of(tokenizer, separator, encoded=True)
     options["on_shard"] = on_shard
     if engine == LOCAL:
-        advance = partial(listener.step_advanced, ENCODE.name)
+        advance = partial(listener.step_advanced, steps.ENCODE.name)
         shards = tokenizer.encode_files(list(sources), place, on_progress=advance, **options)
     else:
         shards = encode_files(tokenizer, sources, place, engine, shared, **options)
@@ -269,3 +299,212 @@ def _as_record(
         note=f"{encoded.as_markdown()}\n\n{STEP_IS_IDS}",
         note_file=f"dataset/{MANIFEST}",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What a worker needs for encoding."""
+
+    tokenizer: Path  # its directory, in bpeline's format
+    digest: str
+    options: tuple[tuple[str, Any], ...]  # of `file_encoding_of`
+    out: str
+    format: str
+    shard_bytes: int
+
+
+def encode_files(
+    tokenizer: Tokenizer,
+    paths: Iterable[AnyPath],
+    out: str | Path,
+    engine: str,
+    meeting_place: Path,
+    *,
+    threads: int | None = None,
+    format: str | ShardFormat = "bin",
+    shard_bytes: int = SHARD_BYTES,
+    on_shard: Callable[[ShardRecord], None] | None = None,
+    **options: Any,
+) -> TokenShards:
+    """Encode files into a directory of token shards on an engine's workers.
+
+    Args:
+        out: a directory that all workers can access under this path, or a URL.
+        meeting_place: a directory that all workers can access, used if ``out`` is a URL.
+        engine, threads: see `flows.engines.working`; for the rest see `Tokenizer.encode_files`.
+    """
+    out = absolute_name(str(out))
+    encoding = file_encoding_of(tokenizer, **options)
+    layout, files = shard_format(format), find_source_files(sources_of(paths))
+    place = shard_place(out)
+    job = ShardJob(encoding, files, place, layout, shard_bytes, on_shard)
+    size = sum(file.size for file in files)
+    if not is_url(out):
+        meeting_place = place.folder
+        meeting_place.mkdir(parents=True, exist_ok=True)
+    with engines.working(engine, threads, meeting_place) as working:
+
+        def write(parts: Sequence[ShardPart]) -> list[list[ShardRecord]]:
+            most_parcels = working.parcels(size)
+            size_of_one = max(1, -(-len(parts) // most_parcels))
+            begins = range(0, len(parts), size_of_one)
+            parcels = [tuple(parts[begin : begin + size_of_one]) for begin in begins]
+            with _lying_in(meeting_place, tokenizer) as directory:
+                handle = Encoding(
+                    directory,
+                    tokenizer.digest,
+                    tuple(options.items()),
+                    out,
+                    layout.name,
+                    shard_bytes,
+                )
+                written = working.map(
+                    encode_parcel,
+                    parcels,
+                    named=_files_of,
+                    prepare=partial(_load, handle),
+                    handle=handle,
+                )
+            return [records for parcel in written for records in parcel]
+
+        return job.run_by_parts(write)
+
+
+def encode_parcel(parcel: tuple[ShardPart, ...], handle: Encoding) -> list[list[ShardRecord]]:
+    """Write the missing shards of a parcel; return their records, part by part."""
+    listener = progress.current()
+
+    def said(amount: int) -> None:
+        raise_if_stopped()
+        listener.step_advanced(steps.ENCODE.name, amount)
+
+    files = tuple(file for part in parcel for file in part.files)
+    job = ShardJob(
+        _load(handle),
+        files,
+        shard_place(handle.out),
+        shard_format(handle.format),
+        handle.shard_bytes,
+        on_progress=said,
+    )
+    return [job.write_part(part, threads=1) for part in parcel]
+
+
+@lru_cache(maxsize=2)
+def _load(handle: Encoding) -> FileEncoding:
+    """Load and compile the tokenizer of a handle, once per process."""
+    tokenizer = Tokenizer.load(handle.tokenizer, format="bpeline")
+    if tokenizer.digest != handle.digest:
+        raise CorruptFile(
+            f"{handle.tokenizer} contains the tokenizer {tokenizer.digest[:12]}",
+            f"expected the tokenizer {handle.digest[:12]}, which was saved there",
+            "run the same command again",
+        )
+    encoding = file_encoding_of(tokenizer, **dict(handle.options))
+    encoding.plain(ChunkText.of(Text.of(b"compile first")))
+    return encoding
+
+
+@contextmanager
+def _lying_in(meeting_place: Path, tokenizer: Tokenizer) -> Iterator[Path]:
+    """Save the tokenizer in its own directory; remove it afterwards."""
+    place = meeting_place / f"tokenizer-{tokenizer.digest[:12]}"
+    try:
+        tokenizer.save(place)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _files_of(parcel: tuple[ShardPart, ...]) -> str:
+    first, last = parcel[0], parcel[-1]
+    paths = list(dict.fromkeys(file.path for part in parcel for file in part.files))
+    shards = f"shard {first.number}" + (f" to {last.number}" if last is not first else "")
+    return f"{shards}, of {', '.join(paths[:3])}{' and more' if len(paths) > 3 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class PackingHandle:
+    """What a worker needs for packing."""
+
+    shards: str
+    out: str
+    length: int
+    seed: int
+
+
+def pack_beside(
+    shards: TokenShards,
+    length: int,
+    seed: int,
+    engine: str,
+    threads: int | None,
+    meeting_place: Path,
+) -> tuple[TokenShards, list[str]]:
+    """Shuffle and pack documents into a directory below their shards.
+
+    Every worker first fetches the shards of a store: each packed shard needs all of them.
+
+    Args:
+        engine, threads: see `flows.engines.working`; they do not change the files.
+        meeting_place: a directory that all workers can access, used if the shards are in a store.
+    """
+    out = f"{shards.location}/packed-{length}-{seed}"
+    location = absolute_name(shards.location)
+    handle = PackingHandle(location, absolute_name(out), length, seed)
+    if not is_url(location):
+        meeting_place = Path(location)
+
+    def on_workers(packing: Packing) -> list[ShardRecord]:
+        numbers = range(packing.shards_to_write)
+        with engines.working(engine, threads, meeting_place) as working:
+            return working.map(
+                pack_one,
+                numbers,
+                named=lambda number: f"packed shard {number} of {out}",
+                prepare=lambda: None,
+                handle=handle,
+            )
+
+    with progress.telling(steps.PACK, int(shards.manifest["tokens"]), "tokens") as outcome:
+        packed = pack_shards(
+            shards,
+            out,
+            length,
+            seed=seed,
+            on_shard=_advance if engine == LOCAL else None,
+            write=None if engine == LOCAL else on_workers,
+        )
+        outcome(counted(len(packed), "sequence"))
+    rest = packed.manifest["packed"]["left_out_tokens"]
+    notes = [
+        f"{packed.location}: {counted(len(packed), 'sequence')} of {length:,} ids, documents "
+        f"shuffled with the seed {seed}; {counted(rest, 'id')} at the end do not fill a sequence "
+        "and are left out"
+    ]
+    if shards.manifest["end_of_text"] is None:
+        notes.append("packed documents are not separated: --end-of-text inserts an id")
+    return packed, notes
+
+
+def _advance(record: ShardRecord) -> None:
+    raise_if_stopped()
+    progress.current().step_advanced(steps.PACK.name, record.tokens)
+
+
+def pack_one(number: int, handle: PackingHandle) -> ShardRecord:
+    """Write one packed shard, unless it exists."""
+    raise_if_stopped()
+    packing, _ = _packing(handle)
+    record = packing.write(number)
+    _advance(record)
+    return record
+
+
+@lru_cache(maxsize=1)
+def _packing(handle: PackingHandle) -> tuple[Packing, tempfile.TemporaryDirectory[str]]:
+    """Return the packing plan and the directory of fetched shards, once per process."""
+    directory = tempfile.TemporaryDirectory(prefix="bpeline-packing-")
+    shards = TokenShards(handle.shards).fetch(directory.name)
+    place = shard_place(handle.out)
+    return Packing(shards, place, handle.length, handle.seed, shards.format), directory
