@@ -44,6 +44,11 @@ def connect(
     return connection
 
 
+def log_of(path: Path) -> Path:
+    """Return the path of the write-ahead log of a DuckDB database."""
+    return path.with_name(f"{path.name}.wal")
+
+
 def interrupt_queries() -> None:
     """Make running queries fail; some of them do not react to Ctrl-C."""
     for connection in list(_connections):

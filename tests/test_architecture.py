@@ -343,7 +343,7 @@ def test_the_environment_is_read_in_named_places_only() -> None:
         "registry/certify/asking.py",  # hands it on to a child process
         "registry/tracking/server_alias.py",  # what MLflow's client would read, too
         "registry/serving/lifeline.py",  # what a service's parent says
-        "registry/serving/served.py",  # the same of the password
+        "registry/serving/gate.py",  # the same of the password
         SERVES_MLFLOW,  # hands it on to MLflow's application
         "tokenizer_core/machine.py",  # sets it for libraries and child processes
         "tokenizer_core/cache_directory.py",
@@ -428,9 +428,9 @@ MAY_CHANGE = {
     "tokenizer_core/cache_directory.py": "compiled code, made again when damaged",
     "tokenizer_core/kernels/compiling/machine_code.py": "removes compiled code that nobody uses",
     "registry/workspace/lock.py": "the lock is on the very file that names its holder",
-    "registry/workspace/server_secret.py": "a password is private from its first byte",
+    "registry/workspace/servers.py": "a password is private from its first byte",
     "registry/workspace/workspace.py": "sweeps what was never published",
-    "registry/querying/words_database.py": "removes what a killed process left aside",
+    "registry/querying/answers.py": "removes what a killed process left aside",
     "registry/querying/words_making.py": "copies aside; the durable writer publishes it",
     "registry/word_counts/tables.py": "removes the log of a database that is written aside",
     "registry/tracking/mlflow_database.py": "puts a database in place only where there is none",

@@ -252,9 +252,9 @@ class Catalogue:
     def find_run(self, run_id: str) -> Run | None:
         return next(map(_as_it_is, self._found(select(Run).filter_by(id=run_id))), None)
 
-    def runs(self, limit: int | None = None) -> list[Run]:
+    def runs(self) -> list[Run]:
         """Return the runs of all workspaces, newest first."""
-        return self._runs(select(Run).limit(limit))
+        return self._runs(select(Run))
 
     def unfinished_runs(self) -> list[Run]:
         """Return this workspace's unfinished runs, newest first."""
@@ -359,16 +359,15 @@ class Catalogue:
 
         self._database.writing(work)
 
-    def forget_version(self, name: str, digest: str) -> bool:
-        """Remove a version unless it is registered; returns whether it is gone."""
+    def forget_version(self, name: str, digest: str) -> None:
+        """Remove a version unless it is registered."""
 
-        def work(session: Session) -> bool:
+        def work(session: Session) -> None:
             version = _version(session, name, digest)
             if version is not None and not version.registered:
                 session.delete(version)
-            return version is None or not version.registered
 
-        return self._database.writing(work)
+        self._database.writing(work)
 
     def add_metrics(
         self,

@@ -7,14 +7,15 @@ evaluation-sets/DIGEST/measured/VERSION.json
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bpeline.registry.evaluation_sets.evaluation_set import FORMAT, EvaluationSet
 from bpeline.registry.word_counts import documents_as_file, documents_from_file
 from bpeline.registry.workspace import (
-    FileSeal,
     Workspace,
     damaged,
     fetch,
@@ -24,8 +25,37 @@ from bpeline.registry.workspace import (
     share,
     write_record,
 )
+from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
-from bpeline.tokenizer_core.errors import CorruptFile
+from bpeline.tokenizer_core.records import check_fields
+
+
+@dataclass(frozen=True, slots=True)
+class FileSeal:
+    """The expected size in bytes and SHA-256 of a file."""
+
+    size: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    @classmethod
+    def of_content(cls, content: Any) -> FileSeal:
+        """Return the seal of a file's content, any object with the buffer protocol."""
+        return cls(memoryview(content).nbytes, hashlib.sha256(content).hexdigest())
+
+    def read(self, path: Path) -> bytes:
+        """Read and verify the file."""
+        try:
+            is_whole = path.stat().st_size == self.size
+        except OSError:
+            is_whole = False
+        if is_whole:
+            content = read_file(path, self.size)
+            if FileSeal.of_content(content) == self:
+                return content
+        raise damaged(path)
 
 
 def keep_set(
@@ -103,24 +133,6 @@ def forget_set(workspace: Workspace, digest: str) -> None:
     record = workspace.evaluation_set(digest)
     forget(workspace, record)
     forget_directory(workspace, record.parent, record.name)
-
-
-def read_measured(workspace: Workspace, set_digest: str, digest: str) -> dict[str, Any] | None:
-    """Read the record of a measurement; None if missing or damaged."""
-    path = workspace.measured_on(set_digest, digest)
-    try:
-        return read_record(path, FORMAT)
-    except CorruptFile:
-        return None
-
-
-def write_measured(
-    workspace: Workspace, set_digest: str, digest: str, record: Mapping[str, Any]
-) -> Path:
-    """Write the record of a measurement; only locally, because it can be remade."""
-    path = workspace.measured_on(set_digest, digest)
-    write_record(path, {**record, "format": FORMAT})
-    return path
 
 
 def _record(workspace: Workspace, digest: str) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bpeline.registry.evaluation_sets.evaluation_set import EvaluationSet
+from bpeline.registry.evaluation_sets.evaluation_set import FORMAT, EvaluationSet
 from bpeline.registry.evaluation_sets.kept_sets import (
     read_documents,
-    read_measured,
-    write_measured,
 )
 from bpeline.registry.loading import load_version
+from bpeline.registry.workspace import read_record, write_record
+from bpeline.tokenizer_core.errors import CorruptFile
 from bpeline.tokenizer_core.evaluation import (
     ALL,
     SHOWN_PER_SLICE,
@@ -159,10 +159,10 @@ def kept_measurement(
     workspace: Workspace, made: EvaluationSet, digest: str
 ) -> SetMeasurement | None:
     """Return a stored measurement; None if missing or damaged."""
-    stored = read_measured(workspace, made.digest, digest)
     try:
-        return None if stored is None else SetMeasurement.from_record(stored)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        record = read_record(workspace.measured_on(made.digest, digest), FORMAT)
+        return SetMeasurement.from_record(record)
+    except (CorruptFile, KeyError, TypeError, ValueError, AttributeError, OverflowError):
         return None
 
 
@@ -196,6 +196,9 @@ def _without_speed(one: Measurement) -> Measurement:
 
 
 def keep_measurement(workspace: Workspace, found: SetMeasurement) -> None:
-    """Store a measurement unless one is stored already."""
-    if read_measured(workspace, found.set_digest, found.digest) is None:
-        write_measured(workspace, found.set_digest, found.digest, found.as_record())
+    """Store a measurement unless one is stored already; only locally, as it can be remade."""
+    path = workspace.measured_on(found.set_digest, found.digest)
+    try:
+        read_record(path, FORMAT)
+    except CorruptFile:
+        write_record(path, {**found.as_record(), "format": FORMAT})

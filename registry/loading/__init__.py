@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from .resolution import ResolvedVersion as ResolvedVersion
     from .resolution import StaleAlias as StaleAlias
     from .resolution import VersionsLost as VersionsLost
+    from .resolution import forget_resolved as forget_resolved
+    from .resolution import remembered_numbers as remembered_numbers
     from .resolution import resolve as resolve
     from .resolution import tombstones as tombstones
-    from .resolved import forget_resolved as forget_resolved
-    from .resolved import remembered_numbers as remembered_numbers
     from .version_files import EXTENSION as EXTENSION
     from .version_files import FIGURES as FIGURES
     from .version_files import FOR_READERS as FOR_READERS

@@ -9,7 +9,7 @@ Every step after the outbox record can be repeated. While MLflow is down the rec
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +27,6 @@ from bpeline.registry.loading import (
     kept_export,
     load_verified,
 )
-from bpeline.registry.publishing.registration import register_once, registered
 from bpeline.registry.records import (
     CANDIDATE,
     CURVE_METRIC,
@@ -37,16 +36,21 @@ from bpeline.registry.records import (
     refusals_in,
     validate_alias,
 )
-from bpeline.registry.tracking import ui_links
+from bpeline.registry.tracking import model_link
 from bpeline.tokenizer_core import checks
 from bpeline.tokenizer_core.durable_files import DURABLE, is_temporary
-from bpeline.tokenizer_core.errors import CorruptFile, RegistryError, StorageError, UnknownVersion
+from bpeline.tokenizer_core.errors import (
+    CorruptFile,
+    RegistryError,
+    RegistryUnreachable,
+    StorageError,
+    UnknownVersion,
+)
 
 if TYPE_CHECKING:
     from bpeline.registry.opening import Registry
-    from bpeline.registry.tracking import TrackedVersion
+    from bpeline.registry.tracking import MlflowTracker, TrackedVersion
     from bpeline.registry.workspace import Workspace
-
 _ATTEMPTS = 5  # to move the alias while publishers with another catalogue move it
 
 
@@ -209,10 +213,63 @@ def _deliver(
         run_id=publication.run_id,
         mlflow_run_id=version.mlflow_run_id,
         directory=directory,
-        link=ui_links.model_link(tracker.settings.ui, name, version.number),
+        link=model_link(tracker.settings.ui, name, version.number),
         ui_command=tracker.settings.ui_command,
         remarks=tuple(remarks),
     )
+
+
+def registered(tracker: MlflowTracker, publication: Publication) -> TrackedVersion | None:
+    """Return the version that already has this tokenizer, or None.
+
+    If one run created several, the lowest number stays and the others are removed.
+    """
+    versions = tracker.find_versions(publication.name, publication.digest)
+    aliases = tracker.aliases(publication.name) if versions[1:] else {}
+    aliased = set(aliases.get(publication.name, {}).values())
+    for younger in versions[1:]:
+        # Other publishers remove their own; a number with an alias is in use.
+        if younger.run_id == publication.run_id and younger.number not in aliased:
+            tracker.withdraw_version(younger.name, younger.number)
+    return versions[0] if versions else None
+
+
+def register_once(
+    tracker: MlflowTracker,
+    publication: Publication,
+    run: Any,
+    files: Sequence[Path],
+    config: Mapping[str, Any],
+    staging: Path,
+) -> TrackedVersion:
+    """Register a tokenizer, or return the version that already has it.
+
+    Args:
+        files, config: as of `Models.log_model`.
+        staging: an empty directory for the loadable model.
+
+    Raises:
+        RegistryUnreachable: MLflow stopped answering, and the version may exist. The next call
+            checks.
+    """
+    version = registered(tracker, publication)
+    if version is not None:
+        return version
+    failure: Exception | None = None
+    try:
+        tracker.models.ensure_registered_model(publication.name)
+        model = tracker.models.log_model(publication, run, files, config, staging)
+        tracker.models.create_version(publication, run, model)
+    except Exception as error:  # only the reply may be lost
+        failure = error
+    version = registered(tracker, publication)
+    if version is None:
+        raise failure or RegistryUnreachable(
+            f"MLflow at {tracker.settings.place} does not show the version it has just created",
+            "expected a server whose writes can be read back",
+            "type `bpeline resume` to publish it again",
+        )
+    return version
 
 
 def _loadable(directory: Path) -> tuple[list[Path], dict[str, Any]]:

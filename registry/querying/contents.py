@@ -1,6 +1,6 @@
 """The data of the registry for SQL: versions, words, sources, chunks, runs.
 
-`registry.querying.words_database` stores it.
+`registry.querying.answers` stores it.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bpeline.registry.closed_duckdb import connect, library, raise_if_interrupted, settle
+from bpeline.registry.closed_duckdb import connect, library, log_of, raise_if_interrupted, settle
 from bpeline.registry.querying.layout import FORMAT
 from bpeline.tokenizer_core.errors import StorageError
 from bpeline.tokenizer_core.machine import machine_memory
@@ -93,10 +93,6 @@ def settings(spill: Path) -> dict[str, str | bool | int | float | list[str]]:
         "temp_directory": str(spill / "spill"),  # sharing it would corrupt it
         "arrow_large_buffer_size": True,
     }
-
-
-def log_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.wal")
 
 
 def _written_by_others(path: Path) -> StorageError:

@@ -1,6 +1,6 @@
 """Write a complete ``words.duckdb``: parts of an earlier file and new ones.
 
-`registry.querying.words_database` publishes the file.
+`registry.querying.answers` publishes the file.
 """
 
 from __future__ import annotations
@@ -8,26 +8,39 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bpeline.registry.closed_duckdb import (
     READ_SINCE,
     connect,
     library,
+    log_of,
     raise_if_interrupted,
     settle,
 )
 from bpeline.registry.loading import ResolvedVersion, load_version
-from bpeline.registry.querying import part_rows
 from bpeline.registry.querying.contents import Contents, Part, Row
 from bpeline.registry.querying.layout import COMMENTS, FORMAT, LAYOUT, PART_TABLES
-from bpeline.registry.querying.words_file import held_in, log_of, quoted, settings
-from bpeline.registry.word_counts import WordCountStore, reader_of
+from bpeline.registry.querying.words_file import held_in, quoted, settings
+from bpeline.registry.word_counts import (
+    WordCountStore,
+    batch_of,
+    column_of_bytes,
+    column_of_integers,
+    reader_of,
+)
 from bpeline.registry.workspace import damaged
+from bpeline.tokenizer_core.counting import WordCounts
 from bpeline.tokenizer_core.errors import DiskFull, StorageError
-from bpeline.tokenizer_core.evaluation import MadeTokens
+from bpeline.tokenizer_core.evaluation import MadeTokens, token_use
+from bpeline.tokenizer_core.machine import available_processors
+from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from bpeline.registry.versions import ListedVersion
@@ -35,6 +48,7 @@ if TYPE_CHECKING:
     from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 # A word that is not UTF-8 (in imported counts only) is shown as its bytes: \xE2\x80.
+_ROWS_IN_BATCH = 1 << 18
 _WORD = "coalesce(try(decode(word)), word::VARCHAR)"
 _INSERTS = {
     "token_rows": "id, bytes, try(decode(bytes)), special = 1, nullif(rank, -1), "
@@ -195,19 +209,19 @@ class _Sources:
         if part.kind == "tokens":
             tokenizer = self._tokenizer_of(part.digest)
             return {
-                "token_rows": [part_rows.token_rows(tokenizer)],
-                "merge_rows": [part_rows.merge_rows(tokenizer)],
+                "token_rows": [token_rows(tokenizer)],
+                "merge_rows": [merge_rows(tokenizer)],
             }
         words = self._words_of(part.table)
         if part.kind == "words":
-            return {"word_rows": [part_rows.word_rows(words)]}
+            return {"word_rows": [word_rows(words)]}
         tokenizer = self._tokenizer_of(part.digest)
         if part.kind == "slice":
-            return {"slice_rows": [part_rows.slice_rows(tokenizer, words)]}
+            return {"slice_rows": [slice_rows(tokenizer, words)]}
         tokens = MadeTokens.of(tokenizer, words)
         return {
-            "split_rows": part_rows.split_rows(words, tokens),
-            "use_rows": [part_rows.use_rows(tokenizer, words, tokens)],
+            "split_rows": split_rows(words, tokens),
+            "use_rows": [use_rows(tokenizer, words, tokens)],
         }
 
     def _tokenizer_of(self, digest: str) -> Tokenizer:
@@ -227,6 +241,107 @@ class _Sources:
                 raise damaged(self._store.workspace.table(key))
             self._words = key, self._store.open_table(handle)
         return self._words[1]
+
+
+def token_rows(tokenizer: Tokenizer) -> Any:
+    """Columns id, bytes, special (0 or 1), rank, left_id, right_id.
+
+    The last three are of the first merge that makes the token; −1 for other tokens.
+    """
+    vocab = sorted(tokenizer.vocab.items())
+    ids = np.array([id_ for id_, _ in vocab], np.int64)
+    content = [token for _, token in vocab]
+    size = int(ids[-1]) + 1 if len(ids) else 0
+    left, right, results = tokenizer.merge_ids
+    merge_columns = np.full((3, size), -1, np.int64)
+    for row, values in zip(merge_columns, (np.arange(len(results)), left, right), strict=True):
+        row[results[::-1]] = values[::-1]  # reversed, so that the first merge wins
+    special = np.isin(ids, list(tokenizer.special_tokens.values()))
+    return _batch({
+        "id": column_of_integers(ids),
+        "bytes": column_of_bytes(content),
+        "special": column_of_integers(special.astype(np.int64)),
+        "rank": column_of_integers(merge_columns[0][ids]),
+        "left_id": column_of_integers(merge_columns[1][ids]),
+        "right_id": column_of_integers(merge_columns[2][ids]),
+    })  # fmt: skip
+
+
+def merge_rows(tokenizer: Tokenizer) -> Any:
+    """Columns rank, left_id, right_id, id."""
+    left, right, results = tokenizer.merge_ids
+    ranks = np.arange(len(results), dtype=np.int64)
+    columns = {"rank": ranks, "left_id": left, "right_id": right, "id": results}
+    return _batch({name: column_of_integers(values) for name, values in columns.items()})
+
+
+def word_rows(words: WordCounts) -> Any:
+    """Columns word, count, first_position, in the order of the words."""
+    return batch_of(words)
+
+
+def split_rows(words: WordCounts, made: MadeTokens) -> Iterator[Any]:
+    """Columns word, count, ids, in the order of the words; at least one batch."""
+    import pyarrow
+
+    for begin in range(0, max(len(words), 1), _ROWS_IN_BATCH):
+        chunk = words.between(begin, begin + _ROWS_IN_BATCH)
+        ends = np.append(
+            made.ends[begin - 1] if begin else 0, made.ends[begin : begin + len(chunk)]
+        )
+        ids = made.ids[int(ends[0]) : int(ends[-1])]
+        offsets = pyarrow.py_buffer(np.ascontiguousarray(ends - ends[0], np.int64))
+        values = pyarrow.Array.from_buffers(
+            pyarrow.uint32(), len(ids), [None, pyarrow.py_buffer(np.ascontiguousarray(ids))]
+        )
+        lists = pyarrow.Array.from_buffers(
+            pyarrow.large_list(pyarrow.uint32()), len(chunk), [None, offsets], children=[values]
+        )
+        batch = batch_of(chunk)
+        yield _batch({"word": batch.column(0), "count": batch.column(1), "ids": lists})
+
+
+def use_rows(tokenizer: Tokenizer, words: WordCounts, made: MadeTokens) -> Any:
+    """Columns id, count, made (see `TokenUse`) and words: the words with the token."""
+    use = token_use(tokenizer, words, made)
+    ids = np.array(sorted(tokenizer.vocab), np.int64)
+    columns = {
+        "id": ids,
+        "count": use.left[ids],
+        "made": use.made[ids],
+        "words": _words_with(made, len(use.left))[ids],
+    }
+    return _batch({name: column_of_integers(values) for name, values in columns.items()})
+
+
+def slice_rows(tokenizer: Tokenizer, words: WordCounts) -> Any:
+    """Columns id, count, for the tokens that occur in the words."""
+    totals = MadeTokens.of(tokenizer, words).totals(words.counts)
+    ids = np.flatnonzero(totals)
+    return _batch({"id": column_of_integers(ids), "count": column_of_integers(totals[ids])})
+
+
+def _words_with(made: MadeTokens, size: int) -> NDArray[np.int64]:
+    """Number of words with each token; int64, by id."""
+
+    def found(begin: int) -> NDArray[np.int64]:
+        ends = np.append(made.ends[begin - 1] if begin else 0, made.ends[begin:][:_ROWS_IN_BATCH])
+        rows = np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        # Nine times as fast as `numpy.unique`.
+        pairs = np.sort(rows * size + made.ids[int(ends[0]) : int(ends[-1])])
+        return np.bincount(pairs[np.diff(pairs, prepend=-1) != 0] % size, minlength=size)
+
+    total = np.zeros(size, np.int64)
+    with ThreadPoolExecutor(available_processors(), "count words") as threads:
+        for counts in threads.map(found, range(0, len(made.ends), _ROWS_IN_BATCH)):
+            total += counts
+    return total
+
+
+def _batch(columns: dict[str, Any]) -> Any:
+    import pyarrow
+
+    return pyarrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
 
 def _insert(connection: Any, table: str, part: int, batches: Sequence[Any] | Iterator[Any]) -> None:

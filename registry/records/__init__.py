@@ -10,6 +10,13 @@ if TYPE_CHECKING:
     from .development_text import DevelopmentText as DevelopmentText
     from .development_text import changed_development as changed_development
     from .development_text import development_of as development_of
+    from .mlflow_records import STUCK as STUCK
+    from .mlflow_records import DriftObservation as DriftObservation
+    from .mlflow_records import PastObservation as PastObservation
+    from .mlflow_records import Refusal as Refusal
+    from .mlflow_records import RunRecord as RunRecord
+    from .mlflow_records import Tombstone as Tombstone
+    from .mlflow_records import refusals_in as refusals_in
     from .publication import CURVE_METRIC as CURVE_METRIC
     from .publication import LIBRARY as LIBRARY
     from .publication import MEASURED_ON as MEASURED_ON
@@ -31,12 +38,5 @@ if TYPE_CHECKING:
     from .references import split_size as split_size
     from .references import validate_alias as validate_alias
     from .references import validate_name as validate_name
-    from .run_records import DriftObservation as DriftObservation
-    from .run_records import PastObservation as PastObservation
-    from .run_records import RunRecord as RunRecord
-    from .version_tags import STUCK as STUCK
-    from .version_tags import Refusal as Refusal
-    from .version_tags import Tombstone as Tombstone
-    from .version_tags import refusals_in as refusals_in
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

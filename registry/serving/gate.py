@@ -1,4 +1,4 @@
-"""ASGI middleware that requires the workspace's password.
+"""Serve the applications of MLflow and Prefect behind the password of the workspace.
 
 Checks, in this order: Host, Origin, public health checks, the token of a printed URL,
 Authorization, the cookie, the first websocket message.
@@ -7,16 +7,21 @@ Authorization, the cookie, the first websocket message.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Collection, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode
 
 from bpeline.registry.serving import sign_in
+from bpeline.registry.workspace import read_server_secret
 from bpeline.tokenizer_core.bounded_files import parse_json
 
+SECRET_VARIABLE = "BPELINE_SERVER_PASSWORD_FILE"
+HOSTS_VARIABLE = "BPELINE_SERVER_HOSTS"
 _LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
 _PUBLIC = {"/health", "/api/health"}
 _TOKEN = "token"
@@ -114,6 +119,27 @@ class Gate:
                 await send(message)
 
         await self._application(_judged(scope), receive_again, send_accepted)
+
+
+def is_gated() -> bool:
+    """Whether this server requires a password."""
+    return bool(os.environ.get(SECRET_VARIABLE))
+
+
+def serve_application(application: Any, host: str, port: int) -> None:
+    """Serve an ASGI application until the process ends.
+
+    ``BPELINE_SERVER_PASSWORD_FILE`` names the password file; without it, no password is required.
+    """
+    import uvicorn
+
+    if is_gated():
+        secret = read_server_secret(Path(os.environ[SECRET_VARIABLE]))
+        hosts = os.environ.get(HOSTS_VARIABLE, "").split(",")
+        application = Gate(
+            application, secret, port, [name.strip() for name in hosts if name.strip()]
+        )
+    uvicorn.run(application, host=host, port=port, log_level="critical")
 
 
 def _judged(scope: Any) -> Any:

@@ -9,7 +9,6 @@ from bpeline.lazy_names import lazy_names
 if TYPE_CHECKING:
     from . import mlflow_server as mlflow_server
     from . import server_alias as server_alias
-    from . import ui_links as ui_links
     from .descriptions import STEP_IS_IDS as STEP_IS_IDS
     from .mlflow_database import OUT_OF_DATE as OUT_OF_DATE
     from .mlflow_database import database_of as database_of
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
     from .tracked import TrackedVersion as TrackedVersion
     from .tracked import TrackingSettings as TrackingSettings
     from .tracked import Unended as Unended
+    from .tracked import is_server as is_server
+    from .tracked import model_link as model_link
+    from .tracked import run_link as run_link
     from .tracked import shown_set as shown_set
     from .tracker import MlflowTracker as MlflowTracker
-    from .ui_links import is_server as is_server
-    from .ui_links import model_link as model_link
-    from .ui_links import run_link as run_link
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

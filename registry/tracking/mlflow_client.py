@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from bpeline.registry.environment import prepare_mlflow
 from bpeline.registry.tracking import mlflow_database
 from bpeline.registry.tracking.mlflow_errors import unshown
-from bpeline.registry.tracking.tracked import TrackingSettings
-from bpeline.registry.tracking.ui_links import is_server
+from bpeline.registry.tracking.tracked import TrackingSettings, is_server
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.urls import sqlite_url
 

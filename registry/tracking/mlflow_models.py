@@ -22,7 +22,7 @@ from bpeline.registry.tracking.mlflow_errors import (
     unshown,
 )
 from bpeline.registry.tracking.mlflow_runs import MODEL_FOLDER, Runs
-from bpeline.registry.tracking.ui_links import run_page
+from bpeline.registry.tracking.tracked import run_page
 from bpeline.tokenizer_core.errors import UnknownVersion
 
 if TYPE_CHECKING:

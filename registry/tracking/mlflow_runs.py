@@ -8,9 +8,10 @@ numbers.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,6 @@ from bpeline.registry.records import (
     as_text,
 )
 from bpeline.registry.tracking import descriptions, tracked
-from bpeline.registry.tracking.decisive import MOST_PARAMS, decisive_metrics, decisive_params
 from bpeline.registry.tracking.mlflow_client import Connection
 from bpeline.registry.tracking.mlflow_errors import (
     MISSING,
@@ -36,8 +36,7 @@ from bpeline.registry.tracking.mlflow_errors import (
     insisting,
     unshown,
 )
-from bpeline.registry.tracking.tracked import TrackedVersion
-from bpeline.registry.tracking.ui_links import run_page
+from bpeline.registry.tracking.tracked import TrackedVersion, run_page
 from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.evaluation import depends_on_text
@@ -53,6 +52,63 @@ DRIFTED = "drift/drifted"  # in every observation, so its last step is the numbe
 DRIFTED_VALUES: dict[str, float] = {"drifted": 1.0, "not drifted": 0.0, "not judged": -1.0}
 _KNOWN_LATER = 4  # params known at the end: the evaluation set and the compared versions
 _DIGEST_DIGITS = 36  # width of MLflow's column for dataset digests
+
+# Decisive metrics and params are logged; the others are in artifacts: a table of a hundred columns
+# would hide the important ones.
+MOST_METRICS = 40
+MOST_PARAMS = 15
+
+# Most important first; names that match one pattern are sorted.
+_METRICS = (
+    "compression/bytes_per_token",
+    "vs_champion_percent/all*",
+    "vs_champion_beyond_chance/all",
+    "evaluated/roundtrip_failures",
+    "privacy/suspicious_tokens",
+    "words/fertility",
+    "words/distinct_in_one_token",
+    "vocabulary/utilization",
+    "vocabulary/unreachable_tokens",
+    "training/dead_tokens",
+    "training/rare_tokens",
+    "training/junk_tokens",
+    "distribution/renyi_efficiency_2.5",
+    "compression/unigram_bits_per_byte",
+    "robustness/case_inflation",
+    "robustness/styling_inflation",
+    "robustness/white_space_inflation",
+    "evaluated/encode_mb_per_second",
+    "evaluated/decode_mb_per_second",
+    "serving/flops_per_byte*",
+    "corpus/bytes",
+    "corpus/documents",
+    "corpus/words",
+    "corpus/distinct_words",
+    "parity/*",
+    "vs_*_percent/all",
+    "bytes_per_token/*",
+    "vs_champion_percent/*",
+    "vs_champion_beyond_chance/*",
+    "fertility/*",
+    "premium/*",
+    # Of sweeps, datasets and drift.
+    "sweep_*",
+    "dataset/*",
+    "encode/*",
+    "drift/*",
+    "new_text/*",
+)
+_INTERVAL = ("_low", "_high")
+_PARAMS = (
+    "champion", "evaluation_set", "extends", "renamed_from", "paths", "sources", "algorithm",
+    "vocab_size", "pattern", "special_tokens", "weights", "temperature", "required_tokens",
+    "min_count", "held_out", "tie_break", "evaluation", "baselines", "invalid_utf8",
+)  # fmt: skip
+# Technical settings, and values shown elsewhere.
+_NOT_SHOWN = {
+    "compared_with.champion", "measured_on", "min_word_count", "table_memory", "text_field",
+    "workers",
+}  # fmt: skip
 
 
 @answering
@@ -348,6 +404,25 @@ class Runs:
             store.download_artifacts(METRICS_FILE, dst_path=aside)
             metrics = read_json(Path(aside) / METRICS_FILE)
         return {str(key): float(value) for key, value in metrics.items()}
+
+
+def decisive_metrics(names: Iterable[str]) -> list[str]:
+    """Return the metric names to log, most important first."""
+    remaining, chosen = sorted(names), list[str]()
+    for pattern in _METRICS:
+        fitting = [name for name in remaining if fnmatchcase(name, pattern) and name not in chosen]
+        if pattern.endswith("/*"):  # slices without their intervals, which the pages show
+            fitting = [name for name in fitting if not name.endswith(_INTERVAL)]
+        chosen += fitting
+    return chosen[:MOST_METRICS]
+
+
+def decisive_params(params: Mapping[str, Any], most: int) -> dict[str, Any]:
+    """Return up to ``most`` params to log: the decisive ones, then others."""
+    present = {key: value for key, value in params.items() if value not in (None, "", [], {}, ())}
+    first = [key for key in _PARAMS if key in present]
+    others = sorted(present.keys() - set(first) - _NOT_SHOWN)
+    return {key: present[key] for key in [*first, *others][:most]}
 
 
 def _record_of(publication: Publication, files: Sequence[Path] = ()) -> RunRecord:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from bpeline.registry.environment import UI_PORT
-from bpeline.registry.tracking.ui_links import is_server
 from bpeline.tokenizer_core.evaluation import NEW_TEXT, depends_on_text
 from bpeline.tokenizer_core.redaction import without_secrets
 
@@ -23,6 +23,28 @@ VERSIONS_AT_ONCE = 100_000
 LONGEST_TEXT = 500  # characters of a parameter or tag; MLflow itself refuses more than 6,000
 _OF_A_SET = re.compile(r"\.(?:set(\d+)|own_text)$")  # what `shown_metric` appends
 _NUMBER = re.compile("[0-9]{1,9}")
+_VIEW = "workflowType=machine_learning"
+
+
+def is_server(tracking_uri: str) -> bool:
+    """Whether a tracking URI names an HTTP server rather than a database."""
+    return tracking_uri.startswith(("http://", "https://"))
+
+
+def run_link(base: str, experiment_id: str, run_id: str) -> str:
+    """Return the link to a run."""
+    return f"{base}/#/experiments/{experiment_id}/runs/{run_id}?{_VIEW}"
+
+
+def run_page(experiment_id: str, run_id: str, artifact: str) -> str:
+    """Return the relative link to an artifact of a run, for other pages of the UI."""
+    return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{artifact}?{_VIEW}"
+
+
+def model_link(base: str, name: str, number: int | None = None) -> str:
+    """Return the link to a registered tokenizer or one of its versions."""
+    version = "" if number is None else f"/versions/{number}"
+    return f"{base}/#/models/{quote(name)}{version}?{_VIEW}"
 
 
 @dataclass(frozen=True, slots=True)

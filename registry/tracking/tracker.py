@@ -25,8 +25,7 @@ from bpeline.registry.tracking.mlflow_errors import (
 from bpeline.registry.tracking.mlflow_models import Models
 from bpeline.registry.tracking.mlflow_runs import Runs
 from bpeline.registry.tracking.snapshot import Registered
-from bpeline.registry.tracking.tracked import TrackedVersion, TrackingSettings
-from bpeline.registry.tracking.ui_links import run_page
+from bpeline.registry.tracking.tracked import TrackedVersion, TrackingSettings, run_page
 from bpeline.tokenizer_core.bounded_files import parse_json
 
 Answer = TypeVar("Answer")

@@ -376,7 +376,7 @@ def _described(registry: Registry, one: Tombstone, leaving: Collection[int]) -> 
     goes, stays = [f"version {one.number} of {one.name} in MLflow"], []
     if kept.numbers:
         stays.append(
-            f"runs and models in MLflow, because {_listed(kept.numbers)} is the same tokenizer"
+            f"runs and models in MLflow, because {', '.join(kept.numbers)} is the same tokenizer"
         )
     else:
         traces = registry.tracker.models.traces(one.name, one.digest, kept.runs)
@@ -384,7 +384,7 @@ def _described(registry: Registry, one: Tombstone, leaving: Collection[int]) -> 
         goes.append(f"its runs ({runs}) and models ({models}) there, with their files")
     directory = workspace.version_directory(one.digest)
     if kept.files:
-        stays.append(f"its files in {directory}, which others need: {_listed(kept.files)}")
+        stays.append(f"its files in {directory}, which others need: {', '.join(kept.files)}")
     elif directory.is_dir() or workspace.store:
         place = f" and {workspace.store}" if workspace.store else ""
         goes.append(f"files in {directory}{place}")
@@ -453,7 +453,3 @@ def _hidden(registry: Registry, removed: Traces) -> tuple[str, ...]:
         f"`mlflow gc --backend-store-uri {database} --tracking-uri {settings.place} {ids}` removes "
         "them, and deleted experiments",
     )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names)

@@ -205,13 +205,13 @@ def disagreements(registry: Registry, tracked: Sequence[TrackedVersion]) -> list
     return sentences
 
 
-def require_agreement(registry: Registry, tracked: Sequence[TrackedVersion], doing: str) -> None:
-    """Raise an error if the stores disagree."""
+def require_agreement(registry: Registry, tracked: Sequence[TrackedVersion]) -> None:
+    """Raise an error if the stores disagree, before anything is removed."""
     sentences = disagreements(registry, tracked)
     if sentences:
         more = f" and {len(sentences) - _LISTED} more" if len(sentences) > _LISTED else ""
         raise StorageError(
-            f"{doing} is not possible while stores disagree: "
+            "removing what nothing needs is not possible while stores disagree: "
             f"{'; '.join(sentences[:_LISTED])}{more}",
             "expected the same versions in the catalogue, the files and MLflow",
             "type `bpeline doctor`, which lists the differences and what `--fix` would do",

@@ -161,7 +161,7 @@ class _Reached:
     def of(cls, registry: Registry, counts_of: int | None) -> _Reached:
         catalogue, workspace = registry.catalogue, registry.workspace
         tracked = registry.tracker.versions()
-        require_agreement(registry, tracked, "removing what nothing needs")
+        require_agreement(registry, tracked)
         versions = catalogue.versions()
         unfinished = catalogue.unfinished_runs()
         waiting = list(_waiting(registry))

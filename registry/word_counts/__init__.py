@@ -17,10 +17,6 @@ if TYPE_CHECKING:
     from .corpus_records import corpus_record as corpus_record
     from .corpus_records import digest_of_corpus as digest_of_corpus
     from .corpus_records import keep_corpus_record as keep_corpus_record
-    from .handles import ShardStatistics as ShardStatistics
-    from .handles import TableHandle as TableHandle
-    from .held import evict as evict
-    from .held import keep as keep
     from .mixtures import SourceSums as SourceSums
     from .mixtures import WeighedShards as WeighedShards
     from .mixtures import as_counted as as_counted
@@ -35,7 +31,11 @@ if TYPE_CHECKING:
     from .shards import ShardFiles as ShardFiles
     from .shards import SmallShards as SmallShards
     from .shards import shards_in as shards_in
+    from .store import ShardStatistics as ShardStatistics
     from .store import WordCountStore as WordCountStore
+    from .table_records import TableHandle as TableHandle
+    from .table_records import evict as evict
+    from .table_records import keep as keep
     from .table_records import recorded_table as recorded_table
 else:
     __getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bpeline.registry.word_counts.handles import TableHandle
-from bpeline.registry.word_counts.held import evict
 from bpeline.registry.word_counts.shard_records import ShardRef
 from bpeline.registry.word_counts.store import WordCountStore
+from bpeline.registry.word_counts.table_records import TableHandle, evict
 from bpeline.registry.word_counts.tables import write_statistics
 from bpeline.registry.workspace import Workspace, damaged
 from bpeline.tokenizer_core.counting import (

@@ -6,22 +6,28 @@ It finds, verifies and removes them; for the file formats, see `registry.word_co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bpeline.registry.word_counts.earlier_tables import PLACES, part_of
-from bpeline.registry.word_counts.handles import ShardStatistics, TableHandle
-from bpeline.registry.word_counts.held import evict, held, keep
+from bpeline.registry.closed_duckdb import log_of
 from bpeline.registry.word_counts.shard_records import Shard, ShardRef, shard_key
 from bpeline.registry.word_counts.shards import ShardFiles, SmallShards
-from bpeline.registry.word_counts.table_records import TABLE_FORMAT, recorded_table
-from bpeline.registry.word_counts.tables import log_of, lost, read_table, write_sum
+from bpeline.registry.word_counts.table_records import (
+    TABLE_FORMAT,
+    TableHandle,
+    evict,
+    held,
+    keep,
+    recorded_table,
+)
+from bpeline.registry.word_counts.tables import lost, read_table, write_sum
 from bpeline.registry.workspace import (
     Workspace,
     damaged,
@@ -49,9 +55,29 @@ from bpeline.tokenizer_core.splitting import SplitPattern
 if TYPE_CHECKING:
     from bpeline.tokenizer_core.counting import ChunkCounts
 
+PLACES = "places"  # member of a table's record: `ShardRef.row` of all its shards
+_LOOKED_AT = 8  # latest tables that may be a part of a new one
 _READ_TOGETHER = 4 << 20  # bytes of held-out text
 _ROWS_AT_ONCE = 1 << 20
 _LEAST_MEMORY, _MOST_MEMORY = 2 << 30, 5 << 29
+
+
+@dataclass(frozen=True, slots=True)
+class ShardStatistics:
+    """Sums over shards, see `Shard`; a shard that is listed twice counts twice."""
+
+    shards: int = 0
+    words: int = 0  # distinct words per shard: the sum is an upper bound
+    total: int = 0
+    total_bytes: int = 0
+    documents: int = 0
+    bytes_counted: int = 0
+    special_tokens_seen: int = 0
+    replaced_utf8: int = 0
+    held_out_documents: int = 0
+    held_out_bytes: int = 0
+    left_out_bytes: int = 0
+    left_out_documents: int = 0
 
 
 class WordCountStore:
@@ -323,7 +349,7 @@ class WordCountStore:
 
     def _begun(self, refs: Sequence[ShardRef]) -> tuple[list[WordCounts], Sequence[ShardRef]]:
         """Return the counts of an earlier table of some shards, and the other shards."""
-        match = part_of(self.workspace, refs, TABLE_FORMAT)
+        match = part_of(self.workspace, refs)
         table = None if match is None else self.table(match[0])
         if match is not None and table is not None:
             with suppress(CorruptFile):  # the damaged table is removed; use the shards
@@ -376,6 +402,41 @@ class WordCountStore:
         if _occurrences(table) != given or not ascending:
             raise lost(f"adding up {path.name}")
         return table
+
+
+def part_of(workspace: Workspace, refs: Sequence[ShardRef]) -> tuple[str, list[ShardRef]] | None:
+    """Return the key of the table with the most of these shards, and the other shards.
+
+    Shards must have the same positions in the corpus: it may grow at its end, but not before.
+    """
+    wanted = Counter(map(_place, refs))
+    best: tuple[int, str, Counter[tuple[str, str, int]]] | None = None
+    for path in _latest(workspace):
+        try:
+            record = read_record(path, TABLE_FORMAT)
+            contained = Counter((key, weight, base) for key, weight, base in record[PLACES])
+            key = str(record["key"])
+        except (CorruptFile, KeyError, TypeError, ValueError):
+            continue
+        if contained <= wanted and (best is None or contained.total() > best[0]):
+            best = contained.total(), key, contained
+    if best is None:
+        return None
+    remaining = list((wanted - best[2]).elements())
+    return best[1], [ShardRef(key, base) for key, _, base in remaining]
+
+
+def _place(ref: ShardRef) -> tuple[str, str, int]:
+    key, weight, base = ref.row
+    return key, weight, base
+
+
+def _latest(workspace: Workspace) -> list[Path]:
+    tables = []
+    for path in workspace.tables.glob("*.json"):
+        if not path.name.endswith(".corpus.json"):
+            tables.append((path.stat().st_mtime_ns, path))
+    return [path for _, path in sorted(tables, reverse=True)[:_LOOKED_AT]]
 
 
 def _occurrences(counts: WordCounts) -> int:

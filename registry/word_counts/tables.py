@@ -16,6 +16,7 @@ from bpeline.registry.closed_duckdb import (
     READ_SINCE,
     connect,
     library,
+    log_of,
     raise_if_interrupted,
     settle,
 )
@@ -151,11 +152,6 @@ def _reading(path: Path, limits: _Settings) -> Iterator[Any]:
         raise
     finally:
         connection.close()
-
-
-def log_of(path: Path) -> Path:
-    """Return the path of the write-ahead log of a DuckDB database."""
-    return path.with_name(f"{path.name}.wal")
 
 
 def lost(doing: str) -> StorageError:

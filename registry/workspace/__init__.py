@@ -12,12 +12,11 @@ if TYPE_CHECKING:
     from .processes import descendants_of as descendants_of
     from .processes import process_of as process_of
     from .processes import this_process as this_process
-    from .sealed_records import FileSeal as FileSeal
     from .sealed_records import damaged as damaged
     from .sealed_records import read_record as read_record
     from .sealed_records import write_record as write_record
-    from .server_secret import make_server_secret as make_server_secret
-    from .server_secret import read_server_secret as read_server_secret
+    from .servers import make_server_secret as make_server_secret
+    from .servers import read_server_secret as read_server_secret
     from .servers import served_prefect as served_prefect
     from .servers import served_ui_port as served_ui_port
     from .servers import serving_prefect as serving_prefect

@@ -6,63 +6,21 @@ is the workspace whose store gets a copy first, and provides missing files.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bpeline.registry.workspace.shared_copies import fetch, share
-from bpeline.tokenizer_core.bounded_files import read_file, read_json
+from bpeline.tokenizer_core.bounded_files import read_json
 from bpeline.tokenizer_core.digests import canonical_json, digest_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile
-from bpeline.tokenizer_core.records import check_fields
 
 if TYPE_CHECKING:
     from bpeline.registry.workspace.workspace import Workspace
 
 _SEAL = "digest"
 _LARGEST = 1 << 30  # bytes of a record: 100 for each chunk of a corpus
-
-
-@dataclass(frozen=True, slots=True)
-class FileSeal:
-    """The expected size in bytes and SHA-256 of a file."""
-
-    size: int
-    sha256: str
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-
-    @classmethod
-    def of_content(cls, content: Any) -> FileSeal:
-        """Return the seal of a file's content, any object with the buffer protocol."""
-        return cls(memoryview(content).nbytes, hashlib.sha256(content).hexdigest())
-
-    def fits(self, path: Path, sharing: Workspace | None = None) -> bool:
-        """Whether there is a file of the right size; does not read its content.
-
-        A missing file is assumed to be in the shared store, if there is one, because files are
-        written there before their records.
-        """
-        try:
-            return path.stat().st_size == self.size
-        except FileNotFoundError:
-            return sharing is not None and bool(sharing.store)
-        except OSError:
-            return False
-
-    def read(self, path: Path, sharing: Workspace | None = None) -> bytes:
-        """Read and verify the file, fetched from the shared store if missing."""
-        if sharing is not None:
-            fetch(sharing, path)
-        if self.fits(path):
-            content = read_file(path, self.size)
-            if FileSeal.of_content(content) == self:
-                return content
-        raise damaged(path)
 
 
 def write_record(path: Path, record: Mapping[str, Any], sharing: Workspace | None = None) -> None:

@@ -1,11 +1,15 @@
 """Find the Prefect server and the MLflow UI of a workspace on this machine.
 
 Each server locks a file that contains its address; the kernel releases the lock when it ends. The
-last port of the UI is also stored, for links.
+last port of the UI is also stored, for links, and the password of the servers in a file that only
+its owner can read.
 """
 
 from __future__ import annotations
 
+import os
+import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
@@ -18,9 +22,13 @@ from bpeline.registry.workspace.workspace import Workspace
 from bpeline.tokenizer_core.bounded_files import read_file
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import StorageError, WorkspaceLocked
+from bpeline.tokenizer_core.redaction import tell_secrets_of
 from bpeline.tokenizer_core.urls import is_url
 
 _PORTS = range(1, 65536)
+_SECRET_BYTES = 32
+_LONGEST_SECRET = 4096
+_PRIVATE = 0o600
 
 
 @contextmanager
@@ -107,3 +115,50 @@ def _port_of(text: bytes) -> int | None:
     except ValueError:
         return None
     return port if port in _PORTS else None
+
+
+def make_server_secret(path: Path) -> str:
+    """Read the password; creates one if there is none."""
+    if not os.path.lexists(path):
+        DURABLE.require_changeable(path)
+        aside = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE)
+        try:
+            os.write(descriptor, secrets.token_hex(_SECRET_BYTES).encode() + b"\n")
+            os.fsync(descriptor)
+            with suppress(FileExistsError):  # another process created it first
+                os.link(aside, path)
+        finally:
+            os.close(descriptor)
+            aside.unlink()
+        DURABLE.sync(path.parent)
+    return read_server_secret(path)
+
+
+def read_server_secret(path: Path) -> str:
+    """Read the password.
+
+    Raises:
+        StorageError: the file cannot be read, or other users own it or can access it.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            text = os.read(descriptor, _LONGEST_SECRET).decode(errors="replace").strip()
+        finally:
+            os.close(descriptor)
+        is_own = stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
+        is_private = is_own and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        mode = stat.filemode(status.st_mode)
+        why = "" if is_private and len(text) >= _SECRET_BYTES else f"{mode} of user {status.st_uid}"
+    except OSError as error:
+        why = str(error.strerror)
+    if why:
+        raise StorageError(
+            f"the password of the workspace's servers, {path}, cannot be used: {why}",
+            f"expected a file of {2 * _SECRET_BYTES} characters that only you can read",
+            f"type `rm {path}`: the next `bpeline serve` creates a new one",
+        )
+    tell_secrets_of(f"http://bpeline:{text}@localhost")
+    return text

@@ -350,7 +350,7 @@ def test_what_a_killed_writer_left_is_gone_after_the_next_run(bpeline: Command) 
 def test_a_run_interrupted_while_publishing_is_finished_by_the_outbox(
     interrupted: Interrupted, bpeline: Command
 ) -> None:
-    publish = ("bpeline.registry.publishing.registration", "register_once")
+    publish = ("bpeline.registry.publishing.publish", "register_once")
     arguments = ("train", "corpus", "--name", "news", "--vocab-size", "300")
     done = interrupted(*publish, 1, signal.SIGINT, *arguments)
     assert done.returncode == 130, done.stderr

@@ -17,7 +17,7 @@ from click.testing import Result
 from loopback import free_ports
 
 from bpeline.registry.opening import open_registry
-from bpeline.registry.tracking.ui_links import model_link, run_link
+from bpeline.registry.tracking.tracked import model_link, run_link
 
 pytestmark = pytest.mark.night
 

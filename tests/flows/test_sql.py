@@ -253,9 +253,9 @@ def test_what_is_no_question_to_this_workspace_is_refused(
 
 
 def test_a_connection_cannot_be_opened_further(here: Path) -> None:
+    from bpeline.registry.querying.answers import reading
     from bpeline.registry.querying.contents import Contents
     from bpeline.registry.querying.statements import Statement
-    from bpeline.registry.querying.words_database import reading
 
     statements = [one for one in REFUSED[3:] if "(" not in one or "READ" in one.upper()]
     contents = Contents(open_registry())

@@ -199,10 +199,10 @@ def test_a_version_is_forgotten_when_no_mlflow_has_it(catalogue: Catalogue) -> N
     catalogue.add_version(Version("news", digest(1)))
     catalogue.add_metrics("news", digest(1), {"x": 1.0})
     catalogue.add_registration(Registration("store", "news", 1, digest(1)))
-    assert not catalogue.forget_version("news", digest(1))
+    catalogue.forget_version("news", digest(1))
     assert measured(catalogue, "news", digest(1)) != []
     catalogue.forget_registrations("store", "news", 1)
-    assert catalogue.forget_version("news", digest(1))
-    assert catalogue.forget_version("news", digest(1))
+    catalogue.forget_version("news", digest(1))
+    catalogue.forget_version("news", digest(1))  # a missing one is no error
     assert catalogue.versions() == []
     assert measured(catalogue, "news", digest(1)) == []

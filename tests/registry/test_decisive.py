@@ -12,7 +12,7 @@ from bpeline.registry.evaluation import metrics_of
 from bpeline.registry.loading import ResolvedVersion
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.publication import CorpusInput, Publication
-from bpeline.registry.tracking.decisive import (
+from bpeline.registry.tracking.mlflow_runs import (
     MOST_METRICS,
     MOST_PARAMS,
     decisive_metrics,

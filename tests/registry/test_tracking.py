@@ -13,14 +13,12 @@ from own_time import own_time
 from bpeline.registry.figures import draw_observations, draw_sweep
 from bpeline.registry.loading.version_files import all_files, format_files
 from bpeline.registry.opening import Registry, open_registry, tracking_settings
-from bpeline.registry.publishing.publish import publish_version
-from bpeline.registry.publishing.registration import register_once
+from bpeline.registry.publishing.publish import publish_version, register_once
 from bpeline.registry.records.publication import CURVE_METRIC, Publication
 from bpeline.registry.tracking import MlflowTracker
 from bpeline.registry.tracking.descriptions import shortened_page
 from bpeline.registry.tracking.mlflow_errors import insisting
-from bpeline.registry.tracking.tracked import LONGEST_TEXT, TrackingSettings
-from bpeline.registry.tracking.ui_links import model_link, run_link
+from bpeline.registry.tracking.tracked import LONGEST_TEXT, TrackingSettings, model_link, run_link
 from bpeline.registry.workspace.servers import remember_ui_port, serving_ui
 from bpeline.tokenizer_core.errors import RegistryError, RegistryUnreachable, UnknownVersion
 

@@ -13,8 +13,7 @@ import pytest
 from kept_registry import KeptRegistry, with_two_versions
 
 from bpeline.registry import configure, load_tokenizer
-from bpeline.registry.loading.resolution import StaleAlias
-from bpeline.registry.loading.resolved import recall
+from bpeline.registry.loading.resolution import StaleAlias, recall
 from bpeline.registry.opening import Registry
 from bpeline.registry.records.references import ByNumber
 from bpeline.registry.tracking import MlflowTracker

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from counted_chunks import READING, TEMPTING, counted, flip, rows_of
 
+from bpeline.registry import closed_duckdb
 from bpeline.registry.word_counts import ShardRef, WordCountStore, evict
 from bpeline.registry.word_counts import store as word_count_store
 from bpeline.registry.word_counts import tables as word_count_tables
@@ -151,7 +152,7 @@ def test_a_table_whose_surroundings_are_wrong_is_never_believed(
     elif harm == "manifest":
         flip(workspace.table_manifest(handle.key), 0.5)
     elif harm == "log":
-        word_count_tables.log_of(handle.path).write_bytes(b"")
+        closed_duckdb.log_of(handle.path).write_bytes(b"")
     else:
         handle.path.write_bytes(other.path.read_bytes())
     with pytest.raises(CorruptFile):
