@@ -8,13 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 
+from bpeline.tokenizer_core.encoding.batch_encoding import pad
 from bpeline.tokenizer_core.encoding.encoding_memory import SHORT_TEXT
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidSpecialToken, UnknownToken
 from bpeline.tokenizer_core.text import utf8_of
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 END, A, AB = "<|endoftext|>", "<|a|>", "<|a|><|b|>"
+BYTES = {byte: bytes([byte]) for byte in range(256)}
 FAMILY = "👩\u200d👩\u200d👧\u200d👦"  # seven code points, one picture
 
 TEXTS = {
@@ -173,7 +176,7 @@ def test_truncation_inside_a_zwj_emoji_keeps_whole_code_points(tokenizer: Tokeni
 
 
 def test_a_pair_of_surrogates_is_truncated_as_one_character() -> None:
-    bytes_alone = Tokenizer({byte: bytes([byte]) for byte in range(256)}, [])
+    bytes_alone = Tokenizer(BYTES, [])
     text = "a\ud83d\udc4db"
     kept = [bytes_alone.truncate(text, most) for most in range(8)]
     assert kept == ["", *["a"] * 4, text[:3], text, text]
@@ -220,4 +223,78 @@ def test_no_texts_are_no_rows(tokenizer: Tokenizer) -> None:
     assert list(tokenizer.encode_iterable(["", ""])) == []
     rows, mask = tokenizer.encode_padded([], pad_id=0)
     assert rows.shape == mask.shape == (0, 0)
+    assert tokenizer.encode_padded(["a b c", ""], 2, pad_id=0)[0].shape == (2, 2)
     assert tokenizer.explain("") == []
+
+
+# Offsets
+
+
+def test_offsets_are_those_of_huggingface(
+    tokenizer: Tokenizer, fuzz_texts: list[str], tmp_path: Path
+) -> None:
+    tokenizer.save(tmp_path / "tokenizer.json", "hf")
+    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for encoding, text in zip(
+        peer.encode_batch(fuzz_texts[:4_000]), fuzz_texts[:4_000], strict=True
+    ):
+        placed = tokenizer.encode_with_offsets(text, "all")
+        assert placed.ids == encoding.ids
+        offsets = [tuple(pair) for pair in placed.char_offsets.tolist()]
+        assert offsets == encoding.offsets, f"REPRO: {text!r}"
+        content = text.encode()
+        shown = [content[begin:end] for begin, end in placed.byte_offsets.tolist()]
+        assert shown == [tokenizer.vocab[id_] for id_ in placed.ids], f"REPRO: {text!r}"
+
+
+def test_parts_of_a_character_have_the_offsets_of_the_whole() -> None:
+    placed = Tokenizer(BYTES, []).encode_with_offsets("aé👍")
+    assert placed.byte_offsets.tolist() == [[i, i + 1] for i in range(7)]
+    assert placed.char_offsets.tolist() == [[0, 1], *[[1, 2]] * 2, *[[2, 3]] * 4]
+
+
+def test_a_pair_of_surrogates_is_two_characters_of_the_text() -> None:
+    tokenizer = Tokenizer(BYTES | {256: "é".encode()}, [(b"\xc3", b"\xa9")])
+    placed = tokenizer.encode_with_offsets("\ud83d\udc4dé\ud800x\udc4d")
+    expected = [*[[0, 2]] * 4, [2, 3], *[[3, 4]] * 3, [4, 5], *[[5, 6]] * 3]
+    assert placed.char_offsets.tolist() == expected
+
+
+def test_ids_far_apart_have_offsets_too() -> None:
+    tokenizer = Tokenizer(BYTES | {(1 << 23): b"ab"}, [(b"a", b"b")])
+    assert tokenizer.encode_with_offsets("xab").byte_offsets.tolist() == [[0, 1], [1, 3]]
+
+
+# Rows of one length
+
+
+BATCH = [[1, 2, 3], [], [4]]
+
+
+def test_sequences_are_padded_to_the_longest() -> None:
+    ids, mask = pad(BATCH, pad_id=9)
+    assert ids.dtype == np.uint32
+    assert ids.tolist() == [[1, 2, 3], [9, 9, 9], [4, 9, 9]]
+    assert mask.tolist() == [[True] * 3, [False] * 3, [True, False, False]]
+    ids, mask = pad(BATCH, pad_id=9, pad_to=4, pad_side="left")
+    assert ids.tolist() == [[9, 1, 2, 3], [9] * 4, [9, 9, 9, 4]]
+    assert mask.sum(axis=1).tolist() == [3, 0, 1]
+    assert not mask[0, 0]
+
+
+def test_long_sequences_lose_one_of_their_ends() -> None:
+    assert pad(BATCH, 2)[0].tolist() == [[1, 2], [0, 0], [4, 0]]
+    assert pad(BATCH, 2, cut_side="left")[0].tolist() == [[2, 3], [0, 0], [4, 0]]
+    assert pad(BATCH, 0)[0].shape == (3, 0)
+    assert pad([], 5)[0].shape == (0, 0)
+    assert pad([np.array([5, 6], np.uint32)], 1)[0].tolist() == [[5]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_length": -1}, {"pad_to": -1}, {"max_length": 2, "pad_to": 3}, {"pad_id": -1},
+     {"pad_id": 1 << 32}, {"pad_side": "top"}, {"cut_side": ""}],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidOption):
+        pad(BATCH, **wrong)  # type: ignore[arg-type]

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
-from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
+from corpus_files import GPT2, READING, SPECIALS, counted, first_positions, words_of, write
 
 from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.corpus.chunking import (
@@ -21,20 +21,10 @@ from bpeline.tokenizer_core.corpus.chunking import (
 from bpeline.tokenizer_core.corpus.reading import ReadOptions
 from bpeline.tokenizer_core.corpus.source_bytes import PlainBytes
 from bpeline.tokenizer_core.corpus.sources import SourceFile
-from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
 from bpeline.tokenizer_core.errors import InvalidOption
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 
 ANY = SplitPattern(regex=r"\w+ ?|\W")  # a user's regex: nothing is known of its spaces
-
-
-def first_positions(chunks: list[ChunkCounts]) -> dict[bytes, int]:
-    first: dict[bytes, int] = {}
-    for result in chunks:
-        positions = (result.counts.first_positions + result.chunk.begin).tolist()
-        for word, position in zip(result.counts.words(), positions, strict=True):
-            first[word] = min(first.get(word, position), position)
-    return first
 
 
 def tempting_text(seed: int, pieces: int) -> str:
@@ -286,8 +276,3 @@ def test_what_cannot_be_cut_is_read_for_one_group_alone(
     assert sorted(in_any_order, key=lambda chunk: chunk.begin) == known
     assert [chunk.begin for chunk in known] == [0, *(chunk.end for chunk in known)][:-1]
     assert known[-1].end == len(content)
-
-
-def test_a_chunk_knows_its_size(tmp_path: Path) -> None:
-    chunk = Chunk(write(tmp_path / "a.txt", "a"), 0, 3, 10, "")
-    assert chunk.size == 7

@@ -11,7 +11,7 @@ import regex
 from huggingface_peers import saved_peer, small_peer
 from tokenizers import normalizers
 
-from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core import Tokenizer, WordCounts, count_texts, train_bpe
 from bpeline.tokenizer_core.evaluation.comparison import (
     LONGEST,
     DocumentComparison,
@@ -30,9 +30,7 @@ SPECIALS = ["<|end|>"]
 
 
 def trained(text: str, size: int, pattern: str = "gpt2") -> Tokenizer:
-    words = Counter(regex.findall(NAMED_PATTERNS[pattern], text))
-    counts = WordCounts.from_mapping({w.encode(): c for w, c in words.items()}, pattern)
-    return train_bpe(counts, size, special_tokens=SPECIALS)
+    return train_bpe(count_texts([text], pattern), size, special_tokens=SPECIALS)
 
 
 @pytest.fixture(scope="module")

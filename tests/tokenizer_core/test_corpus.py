@@ -21,6 +21,7 @@ from bpeline.tokenizer_core.errors import (
 )
 from bpeline.tokenizer_core.formats import bpeline
 from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.urls import is_url
 
 
 def make(directory: Path, *names: str) -> None:
@@ -313,3 +314,22 @@ def test_standard_input_is_refused_saying_what_to_type(
         assert "> corpus.jsonl`" in refusal.value.next_step
     (tmp_path / "-").write_text("a file of this name is that file")
     assert len(search_sources([Source("-")]).files) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("s3://bucket/a*.txt", True),
+        ("memory://a", True),
+        ("file:///a/b", True),
+        ("postgresql+psycopg://u@h/d", True),
+        ("/a/b", False),
+        ("a:b", False),
+        ("C://x", False),
+        ("dir/s3://x", False),
+        ("english=s3://x", False),
+        ("", False),
+    ],
+)
+def test_a_url_has_a_scheme(name: str, expected: bool) -> None:
+    assert is_url(name) is expected

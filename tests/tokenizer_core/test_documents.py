@@ -10,26 +10,10 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from corpus_files import GPT2, READING, SPECIALS, counted, words_of, write
+from corpus_files import GPT2, READING, SPECIALS, counted, first_positions, words_of, write
 
 from bpeline.tokenizer_core import count_texts, reference
-from bpeline.tokenizer_core.counting.chunk_counts import ChunkCounts
 from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
-
-
-def first_positions(chunks: list[ChunkCounts]) -> dict[bytes, int]:
-    first: dict[bytes, int] = {}
-    for result in chunks:
-        positions = (result.counts.first_positions + result.chunk.begin).tolist()
-        for word, position in zip(result.counts.words(), positions, strict=True):
-            first[word] = min(first.get(word, position), position)
-    return first
-
-
-def test_line_ends_and_marks_are_counted_as_they_stand(tmp_path: Path) -> None:
-    content = "one\ufeff\r\ntwo\rthree\nfour\u2028five\x0b\x00\u200dsix\u00a0"
-    (whole,) = counted(write(tmp_path / "a.txt", content), 100)
-    assert whole.counts.to_mapping() == reference.count_words([content], GPT2.regex)
 
 
 def test_a_byte_order_mark_that_a_text_begins_with_is_no_word(tmp_path: Path) -> None:

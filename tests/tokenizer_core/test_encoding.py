@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ from bpeline.tokenizer_core.encoding import batch_encoding
 from bpeline.tokenizer_core.encoding.merge_encoding import BytePairEncoder, derive_merges
 from bpeline.tokenizer_core.errors import InvalidUtf8
 from bpeline.tokenizer_core.kernels.compiling.compilation import entry_kernel
-from bpeline.tokenizer_core.kernels.memory.types import I64, U64s
+from bpeline.tokenizer_core.kernels.encoding.encode_word import MOST_RUNS, encode_runs
+from bpeline.tokenizer_core.kernels.encoding.word_cache import workspace_at
+from bpeline.tokenizer_core.kernels.memory.types import I64, I64s, U8s, U32s, U64s
 from bpeline.tokenizer_core.kernels.tables.word_queue import next_start
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
@@ -121,19 +124,6 @@ def test_long_words_are_remembered_forgotten_and_never_confused(
             expected = ids_by_reference(word, tie_heavy_merges)
             assert ids[begin:end].tolist() == expected, f"REPRO: {word!r}"
             begin = end
-
-
-@pytest.mark.night
-def test_short_texts_have_the_ids_of_long_ones(trained: MakeTokenizer, mixed_text: str) -> None:
-    random_ = random.Random(17)
-    for pattern in ("gpt2", "cl100k", r"\p{L}+|[^\p{L}]{1,3}"):
-        tokenizer = trained(pattern)
-        sizes = [0, 1, 2, 63, 64, 65, 127, 128, 2_046, 2_047, 2_048, 2_049]
-        for size in [*sizes, *random_.choices(range(2_100), k=200)]:
-            begin = random_.randrange(len(mixed_text) - size)
-            content = mixed_text[begin : begin + size].encode()[:size].decode(errors="ignore")
-            expected = tokenizer.encode_to_numpy(content).tolist()
-            assert tokenizer.encode(content) == expected, f"REPRO: {content!r}"
 
 
 def test_spans_are_independent_and_carry_the_ids_behind_them() -> None:
@@ -367,3 +357,195 @@ def test_broken_utf8_is_found_wherever_it_stands(
             broken.decode()
         with pytest.raises(InvalidUtf8, match=rf"byte {expected.value.start}\b"):
             trained("gpt2").encode_to_numpy(broken, threads=2)
+
+
+# Lists of merges that hold more than merging uses, and those in which ranks may fall
+
+
+Merges = list[reference.Pair]
+
+
+def searches(merges: Merges) -> bool:
+    """Whether words are searched for tokens; they are merged step by step otherwise."""
+    return "trie" in encoder_of(merges)._tables
+
+
+def every_way(tokens: list[bytes]) -> Merges:
+    """Each way to put a token together, in order of the tokens, then of the parts: Llama 3's."""
+    ranks = {bytes([byte]): -1 for byte in range(256)}
+    ranks |= {token: rank for rank, token in enumerate(tokens)}
+    merges: Merges = []
+    for token in tokens:
+        ways = [(token[:at], token[at:]) for at in range(1, len(token))]
+        known = [way for way in ways if way[0] in ranks and way[1] in ranks]
+        merges += sorted(known, key=lambda way: (ranks[way[0]], ranks[way[1]]))
+    return merges
+
+
+def merged_one_by_one(word: bytes, merges: Merges) -> list[int]:
+    """The pair of lowest rank at its leftmost place, then again: not all places of it at once."""
+    ranks = {merge: rank for rank, merge in enumerate(merges)}
+    ids = {bytes([byte]): byte for byte in range(256)}
+    ids |= {left + right: 256 + rank for (left, right), rank in ranks.items()}
+    symbols = [bytes([byte]) for byte in word]
+    while True:
+        places = [(ranks[pair], at) for at, pair in enumerate(pairwise(symbols)) if pair in ranks]
+        if not places:
+            return [ids[symbol] for symbol in symbols]
+        at = min(places)[1]
+        symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
+
+
+def assert_merged_one_by_one(merges: Merges, words: list[bytes]) -> None:
+    ids, ends = encoder_of(merges).encode_words(words)
+    begin = 0
+    for word, end in zip(words, ends.tolist(), strict=True):
+        expected = merged_one_by_one(word, merges)
+        assert ids[begin:end].tolist() == expected, f"REPRO: {word!r} by {merges}"
+        begin = end
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_of_every_way_to_make_a_token_one_is_kept(seed: int) -> None:
+    random_ = random.Random(seed)
+    syllables = ["".join(random_.choices("abc", k=random_.randint(1, 3))) for _ in range(9)]
+    words = {"".join(random_.choices(syllables, k=3)).encode(): 1 for _ in range(300)}
+    trained = reference.train(words, 90)
+    merges = every_way([left + right for left, right in trained])
+    assert len(merges) > len(trained)
+    assert searches(merges)
+    tried = list(words) + [bytes(random_.choices(b"abc", k=n)) for n in range(1, 80)]
+    assert_merged_one_by_one(merges, tried)
+    ids, _ = encoder_of(merges).encode_words(tried)
+    by_trained = encoder_of(trained).encode_words(tried)[0]
+    made = [left + right for left, right in trained]
+    last = {
+        token: 256 + rank for rank, (left, right) in enumerate(merges) for token in [left + right]
+    }
+    assert ids.tolist() == [last[made[id_ - 256]] if id_ > 255 else id_ for id_ in by_trained]
+
+
+@pytest.mark.parametrize(
+    "merges",
+    [
+        [(b"ab", b"c"), (b"a", b"b")],
+        [(b"ab", b"c"), (b"a", b"b"), (b"bc", b"d"), (b"b", b"c")],
+        [(b"ab", b"c"), (b"a", b"b"), (b"a", b"bc"), (b"b", b"c")],
+    ],
+    ids=["a part is made later", "two", "the token as well"],
+)
+def test_where_ranks_may_fall_words_are_merged(merges: Merges) -> None:
+    assert not searches(merges)
+    words = [b"abc", b"abcd", b"bcd", b"aabcc", b"abcabcd" * 9]
+    assert_merged_one_by_one(merges, words)
+
+
+def test_a_part_that_is_made_after_the_token_does_no_harm() -> None:
+    merges = [(b"a", b"b"), (b"a", b"bc"), (b"ab", b"c"), (b"b", b"c")]
+    assert searches(merges)
+    assert_merged_one_by_one(merges, [b"abc", b"bc", b"bcabc", b"aabcbc" * 20])
+
+
+def test_a_part_that_nothing_makes_is_never_there() -> None:
+    columns = [(97, 98, 256), (999, 98, 257), (256, 256, 258)]
+    left, right, results = np.array(columns, np.int64).T.copy()
+    encoder = BytePairEncoder(IDENTITY, left, right, results, SplitPattern.named("gpt2"))
+    assert "trie" in encoder._tables
+    assert encoder.encode_words([b"ababab"])[0].tolist() == [258, 256]
+
+
+@pytest.mark.night
+def test_random_lists_are_encoded_as_they_say_whatever_is_left_out() -> None:
+    random_ = random.Random(41)
+    searched = merged = 0
+    for _ in range(400):
+        letters = random_.choice(["a", "ab", "abc"])
+        merges = random_merges(random_, letters, proper=False)
+        random_.shuffle(merges)
+        if not known_ids(merges):
+            continue
+        searched += searches(merges)
+        merged += not searches(merges)
+        words = ["".join(random_.choices(letters, k=n)).encode() for n in range(1, 60, 2)]
+        words += [left + right for left, right in merges]
+        assert_merged_one_by_one(merges, words)
+    assert searched > 20
+    assert merged > 20
+
+
+def known_ids(merges: Merges) -> bool:
+    """Whether each part is a byte or made by some merge."""
+    made = {left + right for left, right in merges} | {bytes([byte]) for byte in range(256)}
+    return all(part in made for merge in merges for part in merge)
+
+
+# Words of few runs
+
+
+@entry_kernel
+def encode_word_of_runs(word: U8s, length: I64, fields: I64s, ids: U32s) -> I64:
+    place, target = np.int64(word.ctypes.data), np.int64(ids.ctypes.data)
+    return encode_runs(place, length, workspace_at(fields.ctypes.data), target)
+
+
+def encoded_runs(word: bytes, merges: list[reference.Pair]) -> list[int] | None:
+    """The ids; None where the word is left to the search."""
+    encoder = encoder_of(merges)
+    ids = np.zeros(len(word) + 8, np.uint32)
+    with encoder._workspace() as workspace:
+        content = np.frombuffer(bytearray(word + bytes(8)), np.uint8)
+        count = encode_word_of_runs(content, len(word), workspace.fields, ids)
+    return ids[:count].tolist() if count else None
+
+
+def word_of_runs(random_: random.Random, letters: str, most: int) -> bytes:
+    lengths = [1, 2, 3, 7, 8, 16, 31, 64, 100]
+    number = random_.randint(1, most)
+    return "".join(
+        random_.choice(letters) * random_.choice(lengths) for _ in range(number)
+    ).encode()
+
+
+@pytest.mark.night
+def test_runs_are_merged_as_the_reference_does_by_any_proper_merges() -> None:
+    random_ = random.Random(31)
+    merged = left_alone = 0
+    for _ in range(200):
+        letters = random_.choice(["a", "ab", "abc", "ab\0"])
+        merges = random_merges(random_, letters, proper=True)
+        words = [word_of_runs(random_, letters, 6) for _ in range(8)]
+        for word in words:
+            found = encoded_runs(word, merges)
+            merged += found is not None
+            left_alone += found is None
+            assert found in (None, ids_by_reference(word, merges)), f"REPRO: {word!r} by {merges}"
+        ids, ends = encoder_of(merges).encode_words(words)
+        expected = [ids_by_reference(word, merges) for word in words]
+        assert ids.tolist() == [id_ for word in expected for id_ in word]
+        assert ends.tolist() == np.cumsum([len(word) for word in expected]).tolist()
+    assert merged > 1_000
+    assert left_alone > 50
+
+
+@pytest.mark.parametrize("length", [16, 17, 127, 128, 129, 1000])
+@pytest.mark.parametrize("first", [b"", b"|", b"\n"])
+def test_rulers_of_any_length_are_merged_by_tokens_of_many_lengths(
+    first: bytes, length: int
+) -> None:
+    words = {first + b"-" * n: 1 for n in range(1, 70)} | {b"-" * n: 1 for n in range(1, 200)}
+    merges = reference.train(words, 90)
+    word = first + b"-" * length
+    assert encoded_runs(word, merges) == ids_by_reference(word, merges)
+
+
+def test_a_word_whose_runs_become_too_many_is_left_to_the_search() -> None:
+    merges = [(b"a" * 2**n, b"a" * 2**n) for n in range(4)]
+    word = b"".join(b"a" * 15 + b"b" for _ in range(MOST_RUNS // 2))  # four runs of each
+    assert encoded_runs(word, merges) is None
+    assert encoded_runs(word, []) == list(word)
+    ids, _ = encoder_of(merges).encode_words([word])
+    assert ids.tolist() == ids_by_reference(word, merges)
+
+
+def test_a_word_of_short_runs_is_left_to_the_search() -> None:
+    assert encoded_runs(b"aabb" * 8, [(b"a", b"a")]) is None

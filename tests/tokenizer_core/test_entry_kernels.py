@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from fresh_python import output_of
 from numba import types
 
 from bpeline.tokenizer_core.kernels.compiling import machine_code
@@ -170,12 +170,8 @@ print([name for name in sys.modules if name.endswith("private_numba")])
 def test_other_versions_and_a_switch_mean_public_functions_of_numba_alone(
     version: str, switch: str, private: int
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", UNTRIED, version],
-        capture_output=True, text=True, check=True,
-        env=os.environ | {"BPELINE_PLAIN_NUMBA": switch},
-    )  # fmt: skip
-    prints, said, modules = done.stdout.splitlines()
+    printed = output_of(UNTRIED, version, BPELINE_PLAIN_NUMBA=switch)
+    prints, said, modules = printed.splitlines()
     expected = np.zeros(1, np.uint64)
     fingerprint_spans(np.arange(64, dtype=np.uint8), np.array([[0, 20]]), expected)
     assert prints == f"{expected[0]} 1"

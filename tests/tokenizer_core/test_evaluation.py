@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import regex
 
-from bpeline.tokenizer_core import Tokenizer, WordCounts, train_bpe
+from bpeline.tokenizer_core import Tokenizer, count_texts, train_bpe
 from bpeline.tokenizer_core.errors import EmptyCorpus
 from bpeline.tokenizer_core.evaluation.drift import divergence
 from bpeline.tokenizer_core.evaluation.measuring import resampled_change
@@ -27,16 +25,12 @@ from bpeline.tokenizer_core.evaluation.suite import (
     evaluate_texts,
     parity,
 )
-from bpeline.tokenizer_core.splitting.regex_spellings import NAMED_PATTERNS
 
 GREEK = "Η ζωή είναι ωραία, και η θάλασσα μπλε. " * 40
 
 
 def trained(text: str, size: int, pattern: str = "gpt2") -> Tokenizer:
-    words = Counter(regex.findall(NAMED_PATTERNS[pattern], text))
-    return train_bpe(
-        WordCounts.from_mapping({w.encode(): c for w, c in words.items()}, pattern), size
-    )
+    return train_bpe(count_texts([text], pattern), size)
 
 
 @pytest.fixture(scope="module")

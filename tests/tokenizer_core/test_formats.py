@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import base64
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
-import tiktoken
 import tiktoken.load
 import tokenizers
 
+from bpeline.tokenizer_core import (
+    WordCounts,
+    count_texts,
+    superword_lines,
+    train_bpe,
+    train_char_bpe,
+    train_frequency_bpe,
+    train_superbpe,
+    train_wordpiece,
+)
+from bpeline.tokenizer_core.algorithms import greedy_longest
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, MissingSource
 from bpeline.tokenizer_core.formats import tiktoken as tiktoken_format
 from bpeline.tokenizer_core.formats.json_tokens import printable_tokens, tokens_of_printable
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.tokenizer import SavedFormat, Tokenizer
 from bpeline.tokenizer_core.vocabulary.numbering import to_printable
 
 MakeTokenizer = Callable[..., Tokenizer]
@@ -196,30 +206,6 @@ def test_tokens_that_merges_do_not_make_do_not_fit_tiktoken(tmp_path: Path) -> N
             wrong.save(tmp_path / "x.tiktoken", "tiktoken")
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        ([b"YQ== x"], "line 257"),
-        ([b"Y 256"], "line 257"),
-        ([b"!!!! 256"], "line 257"),
-        ([b" 256"], "line 257"),
-        ([b"eHl6 5"], "line 257"),
-        ([b"eHl6 999999999"], "line 257"),
-        ([b"eHl6 -1"], "line 257"),
-        ([b"eHl6 " + b"9" * 5000], "line 257"),
-        ([base64.b64encode(b"a") + b" 256"], "b'a'"),
-    ],
-)
-def test_malformed_ranks_are_refused(lines: list[bytes], message: str, tmp_path: Path) -> None:
-    path = tmp_path / "x.tiktoken"
-    sound = [b"%s %d" % (base64.b64encode(token), id_) for id_, token in BYTES.items()]
-    path.write_bytes(b"\n".join(sound))
-    assert Tokenizer.load(path, pattern="gpt2").vocab == BYTES
-    path.write_bytes(b"\n".join([*sound, *lines]))
-    with pytest.raises(InvalidTokenizer, match=message):
-        Tokenizer.load(path, pattern="gpt2")
-
-
 def test_ranks_without_all_bytes_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x.tiktoken").write_bytes(b"YQ== 0\n")
     with pytest.raises(InvalidTokenizer, match=r"\b1\b.*\b256\b"):
@@ -267,3 +253,46 @@ def test_saving_over_an_older_one_replaces_it(small: Tokenizer, directory: Path)
     shutil.rmtree(directory)
     small.save(directory)
     assert Tokenizer.load(directory).digest == small.digest
+
+
+# Advice
+
+
+TEXTS = ["the end of the world and the end of the day\n"] * 9
+OF_CHARACTERS = WordCounts.from_mapping({b"low": 5, b"lower": 2, b"newest": 6}, "whitespace")
+
+
+def of_every_kind() -> dict[str, Tokenizer]:
+    words = train_bpe(count_texts(TEXTS, "gpt2"), 290, special_tokens=["<|end|>"])
+    lines = count_texts(TEXTS, superword_lines())
+    return {
+        "words": words,
+        "superwords": train_superbpe(words, lines, 300, transition_size=272),
+        "another pattern": train_bpe(count_texts(TEXTS, r"\w+|\W+"), 290),
+        "WordPiece": train_wordpiece(OF_CHARACTERS, 30),
+        "characters": train_char_bpe(OF_CHARACTERS, 6),
+        "characters, joined": train_char_bpe(OF_CHARACTERS, 6, joined=True),
+        "greedy": greedy_longest(train_char_bpe(OF_CHARACTERS, 6), OF_CHARACTERS, "</u>"),
+        "frequency": train_frequency_bpe(OF_CHARACTERS, 6, word_sentences="text"),
+    }
+
+
+@pytest.mark.night
+@pytest.mark.filterwarnings("ignore:characters that are in no merge")
+def test_what_a_refusal_names_holds_the_tokenizer(tmp_path: Path) -> None:
+    refused = 0
+    for number, (kind, tokenizer) in enumerate(of_every_kind().items()):
+        for format in get_args(SavedFormat):
+            try:
+                tokenizer.save(tmp_path / f"{number} {format}", format)
+            except (InvalidOption, InvalidTokenizer) as refusal:
+                said = refusal.next_step
+            else:
+                continue
+            refused += 1
+            advised = set(re.findall(r"'([a-z0-9-]+)'|--format ([a-z0-9-]+)", said))
+            names = {name for pair in advised for name in pair if name}
+            assert names, f"{kind} as {format}: {said}"
+            for name in names:
+                tokenizer.save(tmp_path / f"{number} {format} {name}", name)  # type: ignore[arg-type]
+    assert refused > 30

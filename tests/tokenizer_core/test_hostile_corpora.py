@@ -11,20 +11,18 @@ import gzip
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-from corpus_files import GPT2
+from corpus_files import GPT2, words_by_reference, words_in
+from fresh_python import output_of
 
-from bpeline.tokenizer_core import count_words, reference
+from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.corpus import (
     ReadOptions,
     Source,
@@ -46,15 +44,6 @@ from bpeline.tokenizer_core.errors import (
 ROOT = Path(__file__).parents[2]
 
 
-def counted(path: Any, **options: Any) -> Counter[bytes]:
-    counts = count_words([path], pattern="gpt2", **options)
-    return Counter(dict(zip(counts.words(), counts.counts.tolist(), strict=True)))
-
-
-def expected(*texts: str) -> Counter[bytes]:
-    return Counter(reference.count_words(list(texts), GPT2.regex))
-
-
 # ---- encodings ------------------------------------------------------------------------------
 
 TEXT = "Hello wörld 漢字 \N{GRINNING FACE}\r\n"
@@ -70,7 +59,7 @@ def test_other_unicode_encodings_are_named_by_their_mark(
     raw = marks.get(encoding, b"") + text.encode(encoding)
     (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
     with pytest.raises(InvalidUtf8) as refusal:
-        counted(tmp_path / name)
+        words_in(tmp_path / name)
     wanted = encoding.upper().removesuffix("-BE")
     if "-be" not in encoding or wanted == "UTF-16":  # UTF-32-BE begins with two valid zeros
         assert f"iconv -f {wanted} -t UTF-8" in refusal.value.next_step
@@ -91,12 +80,12 @@ def test_text_without_a_mark_is_told_by_its_first_byte_that_is_not_utf8(
     except UnicodeDecodeError as wrong:
         at = wrong.start
         with pytest.raises(InvalidUtf8, match=rf"a\.txt.*byte {at}\b"):
-            counted(tmp_path / "a.txt")
+            words_in(tmp_path / "a.txt")
     else:
         assert encoding == "utf-7"  # which is ASCII, and counted as it stands
-        assert counted(tmp_path / "a.txt") == expected(raw.decode())
-    found = counted(tmp_path / "a.txt", invalid_utf8="replace")
-    assert found == expected(raw.decode(errors="replace"))
+        assert words_in(tmp_path / "a.txt") == words_by_reference(raw.decode())
+    found = words_in(tmp_path / "a.txt", invalid_utf8="replace")
+    assert found == words_by_reference(raw.decode(errors="replace"))
 
 
 @pytest.mark.parametrize("between", ["\r\n", "\r", "\n", "\x85", "\u2028", "\u2029", "\0", "\x1a",
@@ -106,11 +95,11 @@ def test_line_ends_and_controls_are_text_in_plain_files_and_in_records(
 ) -> None:
     text = between.join(["one\ufeff", "two ", " three", ""])
     (tmp_path / "a.txt").write_bytes(text.encode())
-    assert counted(tmp_path / "a.txt") == expected(text)
+    assert words_in(tmp_path / "a.txt") == words_by_reference(text)
     for ascii_ in (True, False):
         record = json.dumps({"text": text}, ensure_ascii=ascii_)
         (tmp_path / "a.jsonl").write_bytes(record.encode())
-        assert counted(tmp_path / "a.jsonl") == expected(text)
+        assert words_in(tmp_path / "a.jsonl") == words_by_reference(text)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"<|e|><|e|>", b'{"text": ""}\n{"text": ""}'])
@@ -120,7 +109,7 @@ def test_a_corpus_without_a_word_is_told_to_be_one(tmp_path: Path, content: byte
     place.mkdir()
     (place / name).write_bytes(content)
     with pytest.raises(EmptyCorpus) as told:
-        counted(place / name, special_tokens=["<|e|>"])
+        words_in(place / name, special_tokens=["<|e|>"])
     assert told.value.next_step == f"wc -c '{place / name}'"
 
 
@@ -137,7 +126,7 @@ def test_a_name_of_nothing_is_refused_in_three_parts(
     monkeypatch.chdir(tmp_path)
     begin = time.process_time()
     with pytest.raises((MissingSource, InvalidOption, UnreadableSource)) as refusal:
-        counted(name)
+        words_in(name)
     assert refusal.value.accepted
     assert refusal.value.next_step
     assert time.process_time() - begin < 5
@@ -155,7 +144,7 @@ def test_bytes_are_paths_as_they_are_for_python(tmp_path: Path) -> None:
         file.write(b"one two")
     for paths in (path, [path], [os.fsdecode(path)], [os.fsencode(tmp_path)]):
         counts = count_words(paths, pattern="gpt2")  # type: ignore[arg-type]
-        assert Counter(counts.words()) == expected("one two")
+        assert Counter(counts.words()) == words_by_reference("one two")
 
 
 def test_links_to_files_are_followed_and_links_to_folders_are_not(tmp_path: Path) -> None:
@@ -167,14 +156,14 @@ def test_links_to_files_are_followed_and_links_to_folders_are_not(tmp_path: Path
     (folder / "a.txt").write_text("inside")
     (folder / "folder").symlink_to(outside)
     (folder / "up").symlink_to("..")
-    assert counted(folder) == expected("inside")
+    assert words_in(folder) == words_by_reference("inside")
     (folder / "link.txt").symlink_to(outside / "b.txt")
-    assert counted(folder) == expected("inside", "outside")
+    assert words_in(folder) == words_by_reference("inside", "outside")
     for target in ("link2.txt", "/dev/zero", "/nowhere"):
         (folder / "link2.txt").unlink(missing_ok=True)
         (folder / "link2.txt").symlink_to(target)
         with pytest.raises(UnreadableSource, match=r"link2\.txt"):
-            counted(folder)
+            words_in(folder)
 
 
 AS_NOBODY = """
@@ -198,13 +187,10 @@ def test_what_may_not_be_read_is_refused_before_anything_is_counted() -> None:
         for name in ("b.txt", "closed"):
             (place / name).mkdir() if name == "closed" else (place / name).write_text("words")
             (place / name).chmod(0)
-            done = subprocess.run(
-                [sys.executable, "-c", AS_NOBODY, folder],
-                cwd=ROOT, capture_output=True, text=True, check=True,
-            )  # fmt: skip
-            assert name in done.stdout
-            assert "ermission denied" in done.stdout
-            assert "chmod u+r" in done.stdout
+            said = output_of(AS_NOBODY, folder)
+            assert name in said
+            assert "ermission denied" in said
+            assert "chmod u+r" in said
             (place / name).chmod(0o700)
 
 
@@ -255,7 +241,7 @@ def test_a_file_that_changes_while_it_is_read_gives_its_words_or_an_error(
     try:
         for _ in range(25):
             try:
-                found = counted(path)
+                found = words_in(path)
             except (CorpusChanged, MissingSource, UnreadableSource, EmptyCorpus) as error:
                 ended[type(error).__name__] += 1
             else:
@@ -306,7 +292,7 @@ def test_every_refusal_is_one_of_ours(tmp_path: Path) -> None:
         for case in range(60):
             (tmp_path / name).write_bytes(b"".join(random_.choices(alphabet, k=case)))
             try:
-                counted(tmp_path / name)
+                words_in(tmp_path / name)
             except BpelineError:
                 continue
             except Exception as error:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import random
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mutations import as_json, mutated
+from fresh_python import output_of
 
 from bpeline.tokenizer_core import bounded_files
 from bpeline.tokenizer_core.errors import InvalidSpecialToken, InvalidTokenizer
@@ -65,11 +62,7 @@ def test_bombs_of_structure_are_refused_in_bounded_memory(kind: str, tmp_path: P
     path = tmp_path / "tokenizer.json"
     path.write_bytes(BOMBS[kind]())
     assert path.stat().st_size <= bounded_files.MAX_FILE_BYTES
-    loaded = subprocess.run(
-        [sys.executable, "-c", LOADS, str(path), "hf"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    megabytes, message = loaded.stdout.split(" ", 1)
+    megabytes, message = output_of(LOADS, path, "hf", seconds=60).split(" ", 1)
     assert "tokenizer.json" in message
     assert int(megabytes) < 1_000
 
@@ -161,60 +154,3 @@ def test_lone_surrogates_are_refused(
 ) -> None:
     with pytest.raises((InvalidTokenizer, InvalidSpecialToken)):
         Tokenizer.load(hf_document(small, tmp_path, change))
-
-
-def test_merges_whose_parts_come_later_are_read(small: Tokenizer, tmp_path: Path) -> None:
-    def turned(document: Any) -> None:
-        document["model"]["merges"] = [["ab", "c"], ["a", "b"]]
-
-    loaded = Tokenizer.load(hf_document(small, tmp_path, turned))
-    assert loaded.encode("abcab") == [loaded.token_to_id("abc"), loaded.token_to_id("ab")]
-
-
-WATCHED = """
-import pathlib, sys
-from bpeline.tokenizer_core.errors import BpelineError
-from bpeline.tokenizer_core.tokenizer import Tokenizer
-for good in sys.argv[3:]:  # kernels are compiled, libraries and formats imported
-    Tokenizer.load(good).encode("abc the")
-seen = []
-signs = ("exec", "compile", "import", "subprocess", "socket", "os.system", "ctypes", "pickle")
-sys.addaudithook(lambda event, arguments: seen.append((event, str(arguments)[:200])))
-for path in sorted(pathlib.Path(sys.argv[2]).iterdir()):
-    try:
-        Tokenizer.load(path, "bpeline" if path.is_dir() else "hf").encode("abc the")
-    except BpelineError:
-        pass
-seen = seen[:]
-for event, arguments in seen:
-    if event.startswith(signs) or event == "open" and sys.argv[2] not in arguments:
-        print(event, arguments)
-"""
-
-
-@pytest.mark.night
-def test_nothing_but_the_named_files_is_touched(small: Tokenizer, tmp_path: Path) -> None:
-    """What Python's audit hook sees while hostile files are loaded: no code, no other file."""
-    good, hostile = tmp_path / "good", tmp_path / "hostile"
-    small.save(good, "bpeline")
-    hostile.mkdir()
-    path = hf_document(small, tmp_path, lambda d: None)
-    documents = {"manifest": json.loads((good / "manifest.json").read_text()),
-                 "hf": json.loads(path.read_text())}  # fmt: skip
-    for seed in range(100):
-        changed = mutated(documents["manifest"], random.Random(seed))
-        directory = hostile / f"directory-{seed}"
-        small.save(directory, "gpt2")
-        (directory / "manifest.json").write_bytes(as_json(changed))
-        (directory / "MLmodel").write_text("loader_module: evil\n")
-        (directory / "evil.py").write_text("raise SystemExit('executed')\n")
-        changed = mutated(documents["hf"], random.Random(seed))
-        (hostile / f"{seed}.json").write_bytes(as_json(changed))
-    over_characters = tmp_path / "over-characters.json"  # as some of them turn out to be
-    over_characters.write_text(json.dumps({**documents["hf"], "pre_tokenizer": None}))
-    usual = map(str, (good, path, over_characters))
-    watched = subprocess.run(
-        [sys.executable, "-c", WATCHED, str(good), str(hostile), *usual],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    assert watched.stdout == ""

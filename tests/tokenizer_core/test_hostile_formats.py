@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from amounts import Amounts, numbers
 from audited import events_outside
-from mutations import try_changes
+from mutations import as_json, mutated, try_changes
 
 from bpeline.tokenizer_core.algorithms.character_bpe import CharacterBpe
 from bpeline.tokenizer_core.algorithms.frequency_bpe import FrequencyBpe
@@ -116,7 +116,9 @@ def tekken_document() -> dict[str, Any]:
 
 
 def spoilt(content: bytes, random_: random.Random) -> bytes:
-    """With bytes changed, cut off or doubled, or a payload where a string was."""
+    """With values of JSON, bytes or strings replaced, or cut off, or doubled."""
+    if content[:1] == b"{" and random_.random() < 0.3:
+        return as_json(mutated(json.loads(content), random_))
     pieces = content.split(b'"')
     if len(pieces) > 4 and random_.random() < 0.6:
         for _ in range(random_.randint(1, 3)):

@@ -9,33 +9,21 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import subprocess
-import sys
 import time
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from corpus_files import GPT2
+from corpus_files import words_by_reference, words_in
+from fresh_python import output_of
 
-from bpeline.tokenizer_core import count_words, reference
+from bpeline.tokenizer_core import count_words
 from bpeline.tokenizer_core.corpus import documents
 from bpeline.tokenizer_core.errors import InvalidUtf8, UnreadableSource
 
 ROOT = Path(__file__).parents[2]
-
-
-def counted(path: Any, **options: Any) -> Counter[bytes]:
-    counts = count_words([path], pattern="gpt2", **options)
-    return Counter(dict(zip(counts.words(), counts.counts.tolist(), strict=True)))
-
-
-def expected(*texts: str) -> Counter[bytes]:
-    return Counter(reference.count_words(list(texts), GPT2.regex))
 
 
 # ---- JSON lines -----------------------------------------------------------------------------
@@ -68,7 +56,7 @@ def test_a_line_that_is_no_record_is_refused_at_its_byte(tmp_path: Path, kind: s
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "good"}\n' + line + b"\n")
     begin = time.process_time()
     with pytest.raises(UnreadableSource) as refusal:
-        counted(tmp_path / "a.jsonl")
+        words_in(tmp_path / "a.jsonl")
     assert re.search(rf"byte 17\b.*({message})", refusal.value.happened)
     assert time.process_time() - begin < 5
 
@@ -80,11 +68,11 @@ def test_what_other_fields_say_is_no_matter_and_of_two_texts_the_last_counts(
              b'{"text": "c", "text": "d"}', b'{"\\ud800": 1, "text": "\\ud83d\\ude00"}',
              b'{"' + b"k" * 1_000_000 + b'": 1, "text": "e"}',
              b'{"id": ' + b"9" * 5_000 + b', "x": -' + b"1" * 999 + b', "text": "f"}']  # fmt: skip
-    words = expected("a", "b", "d", "\N{GRINNING FACE}", "e", "f")
+    words = words_by_reference("a", "b", "d", "\N{GRINNING FACE}", "e", "f")
     (tmp_path / "a.jsonl").write_bytes(b"\r\n".join(lines))
-    assert counted(tmp_path / "a.jsonl") == words
+    assert words_in(tmp_path / "a.jsonl") == words
     (tmp_path / "a.json").write_bytes(b"[" + b",\n".join(lines) + b"]")
-    assert counted(tmp_path / "a.json") == words
+    assert words_in(tmp_path / "a.json") == words
 
 
 COUNTS = """
@@ -103,11 +91,7 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10, said)
 
 def counted_elsewhere(path: Path) -> tuple[int, str]:
     """MiB taken by counting a file in a fresh process, and what it said."""
-    done = subprocess.run(
-        [sys.executable, "-c", COUNTS, str(path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=120, check=True,
-    )  # fmt: skip
-    megabytes, said = done.stdout.split(" ", 1)
+    megabytes, said = output_of(COUNTS, path, seconds=120).split(" ", 1)
     return int(megabytes), said.strip()
 
 
@@ -139,13 +123,13 @@ def test_parts_are_counted_outside_of_strings_alone(
     texts = [",[{" * 30, '\\"[,' * 30, "\\", '"', "\\\\" * 9 + '"[[,,{{' * 9]
     lines = [json.dumps({"x": [text, text], "text": text}) for text in texts]
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
-    assert counted(tmp_path / "a.jsonl") == expected(*texts)
+    assert words_in(tmp_path / "a.jsonl") == words_by_reference(*texts)
     (tmp_path / "a.jsonl").write_text(json.dumps({"x": list(range(21)), "text": "a"}))
     with pytest.raises(UnreadableSource, match=r"\b20\b"):
-        counted(tmp_path / "a.jsonl")
+        words_in(tmp_path / "a.jsonl")
     (tmp_path / "a.jsonl").write_text('{"text": "' + ",[{" * 30)  # a string without an end
     with pytest.raises(UnreadableSource):
-        counted(tmp_path / "a.jsonl")
+        words_in(tmp_path / "a.jsonl")
 
 
 # ---- compressed -----------------------------------------------------------------------------
@@ -166,9 +150,9 @@ def test_what_is_compressed_twice_or_followed_by_something_else_is_refused(tmp_p
     for content in (gzip.compress(once), once + b"garbage", once[:-1], once[5:], b"\x1f\x8b"):
         (tmp_path / "a.txt.gz").write_bytes(content)
         with pytest.raises((UnreadableSource, InvalidUtf8), match=r"a\.txt\.gz"):
-            counted(tmp_path / "a.txt.gz")
+            words_in(tmp_path / "a.txt.gz")
     (tmp_path / "a.txt.gz").write_bytes(once + bytes(100) + once)
-    assert counted(tmp_path / "a.txt.gz") == expected("hello wordshello words")
+    assert words_in(tmp_path / "a.txt.gz") == words_by_reference("hello wordshello words")
 
 
 @pytest.mark.night

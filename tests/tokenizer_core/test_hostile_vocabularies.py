@@ -115,6 +115,7 @@ LINES: dict[str, list[bytes]] = {
     "a rank that is none": [b"%s 0x100" % base64.b64encode(b"ab")],
     "a rank in other digits": [b"%s %s" % (base64.b64encode(b"ab"), "٢٥٦".encode())],
     "underscores": [b"%s 2_56" % base64.b64encode(b"ab")],
+    "no number": [b"YWI= x"],
     "digits without end": [b"%s %s" % (base64.b64encode(b"ab"), b"9" * 100_000)],
     "an empty token": [b" 256"],
     "no base64": [b"!!!! 256"],
@@ -129,7 +130,8 @@ def test_ranks_that_are_none_are_refused(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "x.tiktoken"
     lines = [b"%s %d" % (base64.b64encode(bytes([byte])), byte) for byte in range(256)]
     path.write_bytes(b"\n".join([*lines, *LINES[kind]]) + b"\n")
-    with pytest.raises(InvalidTokenizer, match=r"x\.tiktoken|token") as refusal:
+    said = "b'a'" if kind == "one token twice" else "line 257"
+    with pytest.raises(InvalidTokenizer, match=said) as refusal:
         Tokenizer.load(path, pattern="gpt2")
     assert len(str(refusal.value)) < 1_000
 

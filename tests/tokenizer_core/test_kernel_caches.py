@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fresh_python import output_of
 
 from bpeline.tokenizer_core.cache_directory import opened, turn
 from bpeline.tokenizer_core.kernels.compiling import machine_code
@@ -113,10 +114,8 @@ def test_kept_code_is_loaded_without_what_only_compiling_needs() -> None:
         "print(tokenizer.encode('ab'), 'numba.np.arraymath' in sys.modules)"
     )
     for _ in range(2):  # the first may compile
-        ended = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, check=True
-        )
-    assert ended.stdout.split() == ["[97,", "98]", "False"]
+        said = output_of(program)
+    assert said.split() == ["[97,", "98]", "False"]
 
 
 COMPILE_ONE = """

@@ -15,7 +15,7 @@ from bpeline.tokenizer_core.errors import CorpusError
 from bpeline.tokenizer_core.kernels.merging import merge_state
 from bpeline.tokenizer_core.merging import merge_engine
 from bpeline.tokenizer_core.merging.merge_engine import MergeEngine, SymbolWords, byte_words
-from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order, token_bytes
+from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order
 
 ALPHABETS = (b"ab", b"abc", b"xy", b"a", b" a!", b"\x00\x01", b"\xff\x00a", b"~\xa1")
 
@@ -58,28 +58,6 @@ def see_few_pairs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pair is in sight that occurs half as often as the most frequent one, unless ties do."""
     monkeypatch.setattr(merge_engine, "_FEW_OCCURRENCES", 0)
     monkeypatch.setattr(merge_engine, "_BYTES_PER_SYMBOL", 0)
-
-
-@pytest.mark.night
-@pytest.mark.parametrize("few", [False, True])
-@pytest.mark.parametrize("tie_break", TIE_BREAKS)
-def test_the_merges_are_those_of_the_reference(
-    tie_break: str, few: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if few:
-        see_few_pairs_at_a_time(monkeypatch)
-    for seed in range(500):  # others every day: `test_training_differential`
-        source = random.Random(seed)
-        words = tempting_words(source)
-        limits = {
-            "min_count": source.choice([1, 1, 2, 3, 5]),
-            "max_token_bytes": source.choice([None, None, None, 1, 2, 3, 4, 6]),
-        }
-        engine = engine_over(words, tie_break, **limits)
-        went_on = engine.learn(60)
-        expected = reference.train(words, 60, tie_break=tie_break, **limits)
-        assert learned_pairs(engine) == expected, (seed, words, limits)
-        assert went_on == (len(expected) == 60)
 
 
 @pytest.mark.parametrize("tie_break", TIE_BREAKS)
@@ -260,21 +238,6 @@ def test_foreign_merges_are_applied_whether_or_not_they_occur() -> None:
         assert [tuple(row) for row in engine.learned.tolist()] == merged_then_learned(
             words, given, 30, 2
         ), (seed, words, given)
-
-
-@pytest.mark.parametrize("tie_break", TIE_BREAKS)
-def test_learned_tokens_differ_and_encode_to_themselves(tie_break: str) -> None:
-    for seed in range(300):
-        words = tempting_words(random.Random(seed))
-        engine = engine_over(words, tie_break, min_count=1)
-        engine.learn(50)
-        pairs = learned_pairs(engine)
-        ranks = {pair: rank for rank, pair in enumerate(pairs)}
-        made = [left + right for left, right in pairs]
-        assert len(set(made)) == len(made)
-        assert all(reference.merge_word(token, ranks) == (token,) for token in made)
-        ids = [(left, right) for left, right, _ in engine.learned.tolist()]
-        assert token_bytes(ids, byte_order(tie_break))[256:] == made
 
 
 def words_of_characters(words: Mapping[str, int], shift: int) -> SymbolWords:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import statistics
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bpeline.tokenizer_core import reference
-from bpeline.tokenizer_core.counting.word_counts import WordCounts
-from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidUtf8
+from bpeline.tokenizer_core import Tokenizer, WordCounts, reference, train_bpe
+from bpeline.tokenizer_core.algorithms.character_bpe import train_char_bpe
+from bpeline.tokenizer_core.algorithms.wordpiece import train_wordpiece
+from bpeline.tokenizer_core.errors import EmptyCorpus, InvalidOption, InvalidUtf8
 from bpeline.tokenizer_core.evaluation import measuring
-from bpeline.tokenizer_core.evaluation.metrics import CompressionReport, evaluate
-from bpeline.tokenizer_core.tokenizer import Tokenizer
+from bpeline.tokenizer_core.evaluation.metrics import (
+    BoundaryScores,
+    CompressionReport,
+    GoldWord,
+    TokenDistribution,
+    boundary_scores,
+    evaluate,
+    read_gold,
+    token_distribution,
+)
+from bpeline.tokenizer_core.evaluation.suite import parity
 
 MakeTokenizer = Callable[..., Tokenizer]
 BYTES = {byte: bytes([byte]) for byte in range(256)}
@@ -188,3 +200,166 @@ def test_gains_are_not_negative_and_sum_to_what_was_saved(
     assert gains.dtype == np.int64
     assert gains.min() >= 0
     assert report.bytes - gains.sum() == report.tokens
+
+
+# The distribution of tokens
+
+
+def of(counts: list[int], vocab_size: int | None = None) -> TokenDistribution:
+    return token_distribution(np.array(counts, np.int64), vocab_size or len(counts))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_figures_of_a_distribution_follow_their_formulas(seed: int) -> None:
+    chance = random.Random(seed)
+    size = chance.randrange(2, 400)
+    counts = [int(chance.paretovariate(0.8)) if chance.random() < 0.8 else 0 for _ in range(size)]
+    counts[0] = counts[0] or 1
+    found = of(counts)
+    total = sum(counts)
+    shares = sorted((count / total for count in counts if count), reverse=True)
+    used = len(shares)
+    entropy = -sum(share * math.log2(share) for share in shares)
+    renyi = math.log2(sum(share**2.5 for share in shares)) / (1 - 2.5)
+    assert (found.distinct_tokens, found.unused_tokens) == (used, size - used)
+    assert found.rare_tokens == sum(0 < count < 100 for count in counts)
+    assert found.type_token_ratio == used / total
+    assert found.shannon_entropy == pytest.approx(entropy)
+    assert found.shannon_efficiency == pytest.approx(entropy / math.log2(size))
+    assert found.renyi_efficiency == pytest.approx(renyi / math.log2(size))
+    imbalance = sum(abs(count / total - 1 / size) for count in counts) / 2
+    assert found.imbalance == pytest.approx(imbalance)
+    ranks = sum(rank * share for rank, share in enumerate(shares, 1))
+    assert found.average_rank == pytest.approx(ranks)
+    middle = sum(shares[int(0.03 * used) : int(0.83 * used)])
+    assert found.percentile_frequency == pytest.approx(middle)
+    reached = [least for least in {*counts} if sum(c >= least for c in counts) >= 0.95 * size]
+    assert found.f95 == max(reached)
+
+
+def test_an_even_distribution_is_efficient_and_balanced() -> None:
+    found = of([7] * 64)
+    assert found.shannon_efficiency == pytest.approx(1)
+    assert found.renyi_efficiency == pytest.approx(1)
+    assert found.imbalance == pytest.approx(0)
+    assert (found.f95, found.unused_tokens) == (7, 0)
+
+
+def test_one_token_alone_says_nothing() -> None:
+    found = of([0, 9, 0, 0])
+    assert (found.shannon_entropy, found.renyi_efficiency_observed) == (0, 0)
+    assert found.imbalance == pytest.approx(0.75)
+    assert found.average_rank == 1
+    assert found.f95 == 0
+
+
+def test_ids_with_gaps_count_the_vocab_not_the_array() -> None:
+    assert of([5, 0, 0, 0, 0, 3], vocab_size=2).unused_tokens == 0
+
+
+def test_large_counts_stay_exact_enough() -> None:
+    found = of([2**53, 2**53, 1])
+    assert found.shannon_entropy == pytest.approx(1)
+
+
+def test_parity_follows_its_formula() -> None:
+    costs = {"en": 0.2, "de": 0.25, "th": 0.6, "zh": 0.4}
+    values = list(costs.values())
+    mean = sum(values) / 4
+    gini = sum(abs(a - b) for a in values for b in values) / (2 * 16 * mean)
+    found = parity(costs)
+    assert found.gini == pytest.approx(gini)
+    assert found.max_over_min == pytest.approx(3)
+    assert (found.dearest, found.cheapest) == ("th", "en")
+    assert parity({"en": 0.3}).gini == 0
+
+
+# Boundaries of morphs
+
+
+GOLD = [
+    GoldWord("unhappy", ("un", "happy")),
+    GoldWord("walked", ("walk", "ed")),
+    GoldWord("naïvely", ("naïve", "ly")),
+    GoldWord("cat", ("cat",)),
+]
+
+
+def with_tokens(*tokens: str) -> Tokenizer:
+    """Words of these tokens are cut there: each is taken whole, as nothing else merges."""
+    vocab = BYTES | {256 + i: token.encode() for i, token in enumerate(tokens)}
+    return Tokenizer(vocab, [], pattern=r" |un|happy|wal|ked|naïve|l|y|cat", ignore_merges=True)
+
+
+def test_boundaries_are_counted_inside_words_and_the_space_is_none() -> None:
+    tokenizer = with_tokens("un", "happy", "wal", "ked", "naïve", "cat")
+    scores = boundary_scores(tokenizer, GOLD)
+    # un|happy, wal|ked, naïve|l|y, cat
+    assert scores == BoundaryScores(words=4, gold=3, found=4, right=2, whole=1)
+    assert (scores.precision, scores.recall) == (2 / 4, 2 / 3)
+    assert scores.f1 == pytest.approx(2 * (1 / 2) * (2 / 3) / (1 / 2 + 2 / 3))
+    assert scores.metrics["morphology/words_in_one_token"] == 1 / 4
+
+
+def test_a_cut_within_a_character_is_wrong() -> None:
+    scores = boundary_scores(Tokenizer(BYTES, []), GOLD)
+    sizes = [len(one.word.encode()) for one in GOLD]
+    assert scores.found == sum(sizes) - len(sizes)
+    assert (scores.right, scores.recall) == (3, 1.0)
+
+
+@pytest.mark.parametrize("train", [train_bpe, train_char_bpe, train_wordpiece])
+def test_every_algorithm_is_cut_where_its_tokens_end(train: object) -> None:
+    pattern = "gpt2" if train is train_bpe else "whitespace"
+    space = " " if train is train_bpe else ""
+    counts = {f"{space}{one.word}".encode(): 5 for one in GOLD} | {f"{space}walk".encode(): 90}
+    words = WordCounts.from_mapping(counts, pattern)
+    sizes = {train_bpe: 262, train_char_bpe: 6, train_wordpiece: 24}  # of one, merges
+    tokenizer = train(words, sizes[train])  # type: ignore
+    found = right = 0
+    for one in GOLD:
+        text, cuts = f" {one.word}", set()
+        for at in range(2, len(text)):
+            offsets = tokenizer.encode_with_offsets(text).char_offsets.tolist()
+            if any(end == at for _, end in offsets) and any(begin == at for begin, _ in offsets):
+                cuts.add(at - 1)
+        gold = {len(one.morphs[0])} if len(one.morphs) > 1 else set()
+        found, right = found + len(cuts), right + len(cuts & gold)
+    scores = boundary_scores(tokenizer, GOLD)
+    assert scores.right == right > 0
+    assert scores.found >= found  # a cut within ï is one more
+
+
+def test_figures_that_mean_nothing_are_left_out() -> None:
+    scores = boundary_scores(with_tokens("cat"), [GoldWord("cat", ("cat",))])
+    assert math.isnan(scores.precision)
+    assert math.isnan(scores.recall)
+    assert scores.metrics == {"morphology/words": 1, "morphology/words_in_one_token": 1}
+
+
+def test_a_file_is_read_line_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "gold.tsv"
+    path.write_text(
+        "# by hand\nunhappy\tun happy\r\n\nwalked\twalk ed\nnaïvely\tnaïve ly\ncat\tcat\n",
+        encoding="utf-8",
+    )
+    assert read_gold(path) == GOLD
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"walked\twalk d\n", "line 1"),
+        (b"cat\tcat\nwalked walk ed\n", "line 2"),
+        (b"\n# nothing\n", r"gold\.tsv"),
+        (b"caf\xe9\tcaf\xe9\n", "utf-8"),
+    ],
+)
+def test_what_is_no_segmentation_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "gold.tsv"
+    path.write_bytes(content)
+    with pytest.raises(InvalidOption, match=said) as caught:
+        read_gold(path)
+    assert "unhappiness" in caught.value.accepted
+    with pytest.raises(InvalidOption, match=r"gone\.tsv"):
+        read_gold(tmp_path / "gone.tsv")

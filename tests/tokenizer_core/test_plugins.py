@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fresh_python import output_of
 
 from bpeline.tokenizer_core.kernels.compiling.machine_code import cache_directory
 from bpeline.tokenizer_core.plugins import PLUGINS
@@ -56,15 +54,8 @@ def outcome(copy: Path) -> dict[str, str]:
     assert machine_code is not None
     unfinished = shutil.ignore_patterns("*.tmp")
     shutil.copytree(machine_code, copy / "kernels" / machine_code.name, ignore=unfinished)
-    ended = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(copy), machine_code.name],
-        env={**os.environ, "BPELINE_KERNEL_CACHE": str(copy / "kernels")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr[-2000:]
-    return dict(line.split() for line in ended.stdout.splitlines())
+    said = output_of(PROGRAM, copy, machine_code.name, BPELINE_KERNEL_CACHE=str(copy / "kernels"))
+    return dict(line.split() for line in said.splitlines())
 
 
 def copied(to: Path) -> Path:

@@ -21,6 +21,7 @@ from bpeline.tokenizer_core.splitting.cuts import Cuts
 from bpeline.tokenizer_core.splitting.pretokenization import Splitter, mark_kept_and_dropped
 from bpeline.tokenizer_core.splitting.split_patterns import BEHAVIORS, SplitPattern, SplitStep
 from bpeline.tokenizer_core.text import Text
+from tests.tokenizer_core.test_pretokenization import PUBLISHED
 
 FEW = list("aab  ▁▁12-..,\n漢é'$·")
 
@@ -63,10 +64,6 @@ SPLITS = [
         {"Regex": r"\s+(?!\S)"},
     )
 ]
-CL100K_AS_PUBLISHED = (
-    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
-    r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
-)
 GPT2_AS_PUBLISHED = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 DEEPSEEK_LLM = sequence(
     split("Isolated", Regex=r"[\r\n]"),
@@ -210,6 +207,16 @@ def test_texts_are_cut_alike_in_parts(part: dict[str, Any], seed: int) -> None:
         (SEQUENCES[2], "starcoder"),
         (split("Removed", invert=True, Regex=GPT2_AS_PUBLISHED), "gpt2"),
         (split("Isolated", Regex=GPT2_AS_PUBLISHED), "gpt2"),
+        *(
+            (
+                sequence(
+                    *(split("Isolated", Regex=one) for one in PUBLISHED[name]), byte_level(False)
+                ),
+                name,
+            )
+            for name in ("llama3", "qwen2", "deepseek-v3")
+        ),
+        (split("Removed", invert=True, Regex=PUBLISHED["llama3"][0]), "llama3"),
         (step("WhitespaceSplit"), "whitespace"),
         (step("Whitespace"), "wordpunct"),
         *(
@@ -268,7 +275,7 @@ def test_steps_are_given_back_for_export(part: dict[str, Any], seed: int) -> Non
         (split("Isolated", Regex="("), "compile"),
         (split("Isolated", Regex=r"\w+"), r"'\\w+'"),
         (split("Removed", Regex=r"\w+"), r"'\\w+'"),
-        (split("Isolated", Regex=CL100K_AS_PUBLISHED), "Oniguruma"),
+        (split("Isolated", Regex=PUBLISHED["cl100k"][0]), "Oniguruma"),
         (split("Removed", Regex=r"(?<=a)b"), "'(?<=a)b'"),
         (split("Removed", Regex=r"a*"), "'a*'"),
         (step("CharDelimiterSplit", delimiter="ab"), "'ab'"),

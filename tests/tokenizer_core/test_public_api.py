@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from fresh_python import output_of
 
 import bpeline
 from bpeline import tokenizer_core
@@ -68,14 +67,8 @@ def test_every_public_thing_says_what_it_does() -> None:
 
 def test_importing_the_package_loads_no_compiler() -> None:
     program = "import sys, tokenizer_core, tokenizer_core.errors; print('numba' in sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(tokenizer_core.__file__).parent.parent,
-    )
-    assert run.stdout == "False\n"
+    beside = Path(tokenizer_core.__file__).parent.parent
+    assert output_of(program, cwd=beside) == "False\n"
 
 
 def test_text_becomes_a_tokenizer_and_ids_and_text_again(tmp_path: Path) -> None:

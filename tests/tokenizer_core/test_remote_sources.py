@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import gzip
 import random
-import subprocess
 import sys
 import tempfile
 import threading
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from fresh_python import output_of
 from nonsense import nonsense
 from record_files import as_arrow_stream, as_parquet
 from s3_server import SECRET, S3Server
@@ -480,9 +480,7 @@ def test_local_files_import_no_fsspec(tmp_path: Path) -> None:
         "open_source(find_source_files([Source(sys.argv[1])])[0], 1).take(0, 10); "
         "print('fsspec' in sys.modules)"
     )
-    command = [sys.executable, "-c", program, str(tmp_path / "a.txt")]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "False"
+    assert output_of(program, tmp_path / "a.txt").strip() == "False"
 
 
 @pytest.mark.parametrize("name", ["table.parquet", "data-00000-of-00001.arrow"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import itertools
 import random
 from pathlib import Path
@@ -14,11 +15,15 @@ from bpeline.tokenizer_core import reference
 from bpeline.tokenizer_core.counting.word_counts import WordCounts
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import CorruptFile, DiskFull, InvalidOption
-from bpeline.tokenizer_core.merging.checkpoint import Checkpoint, load_checkpoint, previous_path
+from bpeline.tokenizer_core.merging.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    previous_path,
+    save_checkpoint,
+)
 from bpeline.tokenizer_core.training.bpe import LearnedMerges, learn_merges, settings_digest
-from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS, byte_order, token_bytes
-
-TOY = {b"low_": 5, b"lower_": 2, b"newest_": 6, b"widest_": 3}
+from bpeline.tokenizer_core.vocabulary.numbering import TIE_BREAKS
+from tests.tokenizer_core.test_bpe_trainer import TOY, as_lists, pairs_of
 
 
 @functools.cache
@@ -33,26 +38,12 @@ def many_words() -> WordCounts:
     return WordCounts.from_mapping(words)
 
 
-def pairs_of(learned: LearnedMerges, tie_break: str) -> list[tuple[bytes, bytes]]:
-    tokens = token_bytes(learned.pairs(), byte_order(tie_break))
-    return [(tokens[left], tokens[right]) for left, right in learned.pairs()]
-
-
 def some_words(seed: int, size: int = 12) -> dict[bytes, int]:
     source = random.Random(seed)
     return {
         bytes(source.choice(b"aab ") for _ in range(source.randrange(2, 9))): source.randrange(1, 5)
         for _ in range(size)
     }
-
-
-def as_lists(learned: LearnedMerges) -> tuple[list[int], list[int], list[int], bool]:
-    return (
-        learned.left.tolist(),
-        learned.right.tolist(),
-        learned.counts.tolist(),
-        learned.exhausted,
-    )
 
 
 def checkpoint_after(learned: LearnedMerges, merges: int, counts: WordCounts, **options: object):  # type: ignore[no-untyped-def]
@@ -205,3 +196,128 @@ def test_given_merges_come_first_and_learning_goes_on(tmp_path: Path) -> None:
 def test_given_merges_that_cannot_be_are_refused(given: list[object]) -> None:
     with pytest.raises(InvalidOption):
         learn_merges(WordCounts.from_mapping(TOY), 2, given=np.array(given, np.int32))
+
+
+# Files
+
+
+COUNTS, SETTINGS = "a" * 64, "b" * 64
+
+
+def checkpoint_of(merges: int, counts_digest: str = COUNTS) -> Checkpoint:
+    return Checkpoint(
+        counts_digest,
+        SETTINGS,
+        np.arange(merges, dtype=np.int32),
+        np.arange(256, 256 + merges, dtype=np.int32) - 1,
+        np.int64(2) ** 62 - np.arange(merges, dtype=np.int64),
+    )
+
+
+def same(one: Checkpoint, other: Checkpoint) -> bool:
+    return (
+        (one.counts_digest, one.settings_digest) == (other.counts_digest, other.settings_digest)
+        and np.array_equal(one.left, other.left)
+        and np.array_equal(one.right, other.right)
+        and np.array_equal(one.counts, other.counts)
+    )
+
+
+@pytest.mark.parametrize("merges", [0, 1, 100])
+def test_what_is_saved_is_loaded(tmp_path: Path, merges: int) -> None:
+    path = tmp_path / "merges.checkpoint"
+    save_checkpoint(path, checkpoint_of(merges))
+    loaded = load_checkpoint(path)
+    assert same(loaded, checkpoint_of(merges))
+    assert (loaded.left.dtype, loaded.counts.dtype) == (np.int32, np.int64)
+    assert len(loaded) == merges
+
+
+def test_every_truncation_falls_back_to_the_checkpoint_before(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    save_checkpoint(path, checkpoint_of(5))
+    save_checkpoint(path, checkpoint_of(9))
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        assert same(load_checkpoint(path), checkpoint_of(5))
+    previous_path(path).unlink()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CorruptFile):
+            load_checkpoint(path)
+
+
+def test_no_mutation_is_ever_read_as_merges(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    save_checkpoint(path, checkpoint_of(7))
+    whole = path.read_bytes()
+    source = random.Random(8)
+    for _ in range(2000):
+        mutated = bytearray(whole)
+        for _ in range(source.choice([1, 1, 1, 2, 8])):
+            mutated[source.randrange(len(mutated))] = source.choice([0, 255, source.randrange(256)])
+        if source.random() < 0.2:
+            mutated += source.randbytes(source.randrange(1, 9))
+        if mutated == whole:
+            continue
+        path.write_bytes(mutated)
+        with pytest.raises(CorruptFile):
+            load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (8, (2).to_bytes(4, "little")),  # a later format
+        (12, (2**31).to_bytes(4, "little")),  # a header of two gigabytes
+        (16, (2**60).to_bytes(8, "little")),  # more merges than there are bytes
+        (-32 - 8, None),
+    ],
+)
+def test_a_forged_file_with_a_true_hash_is_refused(
+    tmp_path: Path, at: int, value: bytes | None
+) -> None:
+    path = tmp_path / "c"
+    save_checkpoint(path, checkpoint_of(3))
+    content = bytearray(path.read_bytes()[:-32])
+    if value is None:  # the first merge joins a token that does not exist yet
+        at, value = len(content) - 3 * 16, (256).to_bytes(4, "little")
+    content[at : at + len(value)] = value
+    path.write_bytes(content + hashlib.sha256(content).digest())
+    with pytest.raises(CorruptFile):
+        load_checkpoint(path)
+
+
+def test_a_broken_file_never_displaces_a_whole_one(tmp_path: Path) -> None:
+    path = tmp_path / "c"
+    save_checkpoint(path, checkpoint_of(1))
+    save_checkpoint(path, checkpoint_of(2))
+    path.write_bytes(b"torn")
+    save_checkpoint(path, checkpoint_of(3))
+    path.write_bytes(b"torn again")
+    assert same(load_checkpoint(path), checkpoint_of(1))
+
+
+def test_a_crash_between_the_two_renames_loses_only_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "c"
+    save_checkpoint(path, checkpoint_of(4))
+
+    def full(*_: object) -> None:
+        raise DiskFull("no space left")
+
+    monkeypatch.setattr(DURABLE, "write", full)
+    with pytest.raises(DiskFull):
+        save_checkpoint(path, checkpoint_of(5))
+    assert not path.exists()
+    assert same(load_checkpoint(path), checkpoint_of(4))
+
+
+def test_a_missing_checkpoint_is_the_callers_mistake(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption) as refusal:
+        load_checkpoint(tmp_path / "nothing")
+    assert str(tmp_path / "nothing") in refusal.value.happened
+    assert refusal.value.accepted
+    assert refusal.value.next_step

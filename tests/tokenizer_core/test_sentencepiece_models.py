@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import random
 import struct
 import sys
-from functools import cache
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
+from sentencepiece_peers import MODELS, SENTENCES, STRANGE, random_texts, trained_model
 
 from bpeline.tokenizer_core.algorithms.sentencepiece_model import (
     BYTE,
@@ -25,86 +24,8 @@ from bpeline.tokenizer_core.tokenizer import Tokenizer
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
-SENTENCES = [
-    "the cat sat on the mat, and the dog sat there too; the end of the story.",
-    "for (int i = 0; i < 10; ++i) { return  a[i] == b[i]; }",
-    "naïve café, déjà vu – œuvre façade über Straße ½ ﬁne",
-    "привет мир и привет всем людям мира",
-    "今天天气很好 今天很热 天气 東京都に住んでいます",
-    "a\u0301 e\u0308 한국어 각 カﾞ ①②",
-]
-STRANGE = [
-    *("", " ", "  ", "   a", " a  b ", "▁", "▁▁a▁", "\0", "a\0b", "\n\n", "\t x", "☃☃☃", "😀a😀"),
-    *(
-        "\r\n",
-        "a" * 300,
-        " " * 33 + "x",
-        "▁" * 40,
-        "<s>",
-        "</s>x",
-        "<unk>",
-        "<0x0A>",
-        "ﬁ ²",
-        "\xa0",
-    ),
-    *(
-        "\xa0",
-        "e\u0301",
-        "Å´ ´",
-        "\u3000x\u3000",
-        "\ufeffx",
-        "\u200bx\u200b",
-        "\u1112\u1161\u11ab",
-        "\xad",
-    ),
-    *("<sep>ab<c>  <sep>▁▁▁  é e\u0301 xaab", "\x01", "\x01 ", " \x01", "ab\x01 \x01cd"),
-]
-MODELS: dict[str, dict[str, Any]] = {
-    "as trained by default": {},
-    "bytes": {"byte_fallback": True, "normalization_rule_name": "identity"},
-    "case folded": {"normalization_rule_name": "nmt_nfkc_cf", "vocab_size": 240},
-    "spaces kept": {"add_dummy_prefix": False, "remove_extra_whitespaces": False},
-    "Llama's": {
-        "byte_fallback": True, "remove_extra_whitespaces": False, "split_digits": True,
-        "normalization_rule_name": "identity", "allow_whitespace_only_pieces": True,
-    },
-    "spaces as suffixes": {"treat_whitespace_as_suffix": True},
-    "user-defined": {
-        "user_defined_symbols": ["<sep>", "ab", "▁▁", "é", "e\u0301", "\n"],
-        "control_symbols": ["<c>"], "byte_fallback": True,
-    },
-}  # fmt: skip
 
-
-@cache
-def model_of(name: str) -> bytes:
-    """A model that sentencepiece trains."""
-    made = io.BytesIO()
-    asked = {"vocab_size": 520 if MODELS[name].get("byte_fallback") else 260, **MODELS[name]}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 3),
-        model_writer=made,
-        model_type="bpe",
-        character_coverage=0.98,
-        minloglevel=2,
-        **asked,
-    )
-    return made.getvalue()
-
-
-def random_texts(count: int, seed: int) -> list[str]:
-    chance = random.Random(seed)
-    pool = "".join(SENTENCES) + "☃\0\n▁ \u0301\u3000´😀"
-    made = []
-    for _ in range(count):
-        parts = []
-        for _ in range(chance.randrange(1, 9)):
-            sentence = chance.choice(SENTENCES)
-            begin = chance.randrange(len(sentence))
-            part = sentence[begin : begin + chance.randrange(1, 12)]
-            parts.append(chance.choice((part, chance.choice(pool) * chance.randrange(1, 4))))
-        made.append("".join(parts))
-    return made
+model_of = partial(trained_model, model_type="bpe")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -296,16 +217,3 @@ def test_damaged_models_are_read_or_refused(name: str, tmp_path: Path) -> None:
         except BpelineError:
             refused += 1
     assert refused > 10
-
-
-def test_a_stream_of_what_sentencepiece_decodes_is_what_it_decodes_at_once(tmp_path: Path) -> None:
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 3), model_prefix=str(tmp_path / "unigram"),
-        model_type="unigram", vocab_size=180, hard_vocab_limit=False, minloglevel=2,
-    )  # fmt: skip
-    ours = Tokenizer.load(tmp_path / "unigram.model", "sentencepiece")
-    assert ours.algorithm.name == "unigram"
-    for text in ["a b  c", *SENTENCES, *random_texts(50, 3)]:
-        ids = ours.encode(text)
-        stream = ours.decode_stream()
-        assert "".join(map(stream.feed, ids)) + stream.flush() == ours.decode(ids), text

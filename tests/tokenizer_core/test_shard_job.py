@@ -7,11 +7,13 @@ import hashlib
 import json
 import os
 import pickle
+import random
 import signal
 import subprocess
 import sys
 import textwrap
 import warnings
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,13 +22,13 @@ import numpy as np
 import pytest
 import zstandard
 
-from bpeline.tokenizer_core.corpus.sources import Source, find_source_files
+from bpeline.tokenizer_core.corpus.sources import Source, SourceFile, find_source_files, sources_of
 from bpeline.tokenizer_core.durable_files import DURABLE
 from bpeline.tokenizer_core.errors import InvalidOption, MissingSource, WorkspaceLocked
 from bpeline.tokenizer_core.shards.file_encoding import FileCutter, file_encoding_of
 from bpeline.tokenizer_core.shards.shard_formats import BIN, NPY
-from bpeline.tokenizer_core.shards.shard_job import ShardJob
-from bpeline.tokenizer_core.shards.shard_places import shard_place
+from bpeline.tokenizer_core.shards.shard_job import ShardJob, ShardPart, plan_parts
+from bpeline.tokenizer_core.shards.shard_places import ShardRecord, shard_place
 from bpeline.tokenizer_core.shards.token_shards import TokenShards
 from bpeline.tokenizer_core.tokenizer import Tokenizer
 
@@ -112,16 +114,6 @@ def test_small_files_share_a_shard_and_never_a_document(
     )
     assert [record.documents for record in shards.records] == [3, 3, 1]
     assert tokenizer.decode(shards[5]) == "file 5 with " + "x" * 30
-
-
-def test_a_text_file_without_separator_is_never_divided(
-    tokenizer: Tokenizer, tmp_path: Path
-) -> None:
-    text = "one document of many words " * 200
-    path = written(tmp_path / "a.txt", text.encode())
-    shards = tokenizer.encode_files(path, tmp_path / "out", shard_bytes=SHARD)
-    assert [ids.tolist() for ids in shards] == [tokenizer.encode(text)]
-    assert len(shards.records) == 1
 
 
 def test_a_compressed_file_without_its_separator_is_never_in_memory_whole(
@@ -350,3 +342,97 @@ def test_a_process_killed_at_any_publication_leaves_what_the_next_one_completes(
         assert killed.returncode == -signal.SIGKILL
     tokenizer.encode_files(path, tmp_path / "out", separator=END, shard_bytes=SHARD)
     assert contents(tmp_path / "out") == contents(whole)
+
+
+# Part by part
+
+
+@pytest.fixture
+def files(fuzz_texts: list[str], tmp_path: Path) -> list[SourceFile]:
+    """Divided and small files of each kind: text and JSON lines, plain and compressed."""
+    texts = [text.replace(END, "").replace("\r", "") for text in fuzz_texts[:250]]
+    texts.insert(100, "a long document " * 250)
+    plain = END.join(texts).encode()
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+    contents = {
+        "a.txt": plain, "b.txt": b"small", "c.txt": b"small too",
+        "d.txt.gz": gzip.compress(plain),
+        "e.jsonl": lines, "f.jsonl.zst": zstandard.compress(lines), "g.txt": b"",
+        "h.txt": b"x" * 5000, "i.txt.zst": zstandard.compress(b"a little"),
+        "j.txt": (END * 900).encode(),
+    }  # fmt: skip
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    return list(find_source_files(sources_of([str(folder)])))
+
+
+def test_parts_in_any_order_make_the_files_of_one_run(
+    tokenizer: Tokenizer, files: list[SourceFile], tmp_path: Path
+) -> None:
+    encoding = file_encoding_of(tokenizer, END, END)
+    ShardJob(encoding, files, shard_place(tmp_path / "run"), BIN, SHARD).run(2)
+    expected = contents(tmp_path / "run")
+    seen: list[ShardRecord] = []
+
+    def by_others(parts: Sequence[ShardPart]) -> list[list[ShardRecord]]:
+        written: dict[int, list[ShardRecord]] = {}
+        for part in random.Random(1).sample(parts, len(parts)):
+            other = replace(
+                encoding, piece_bytes=random.Random(part.number).choice([37, 300, 9999])
+            )
+            job = ShardJob(other, part.files, shard_place(tmp_path / "parts"), BIN, SHARD)
+            written[part.number] = job.write_part(part, threads=1)
+            assert job.write_part(part, threads=1) == written[part.number]  # done twice
+        return [written[part.number] for part in parts]
+
+    job = ShardJob(
+        encoding, files, shard_place(tmp_path / "parts"), BIN, SHARD, on_shard=seen.append
+    )
+    shards = job.run_by_parts(by_others)
+    assert contents(tmp_path / "parts") == expected
+    assert tuple(seen) == shards.records
+
+
+def test_the_plan_tells_where_each_shard_of_a_plain_file_begins(
+    tokenizer: Tokenizer, files: list[SourceFile], tmp_path: Path
+) -> None:
+    encoding = file_encoding_of(tokenizer, END)
+    parts = list(plan_parts(files, encoding.reading, SHARD))
+    shards = ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, SHARD).run(1)
+    of_a = [part for part in parts if part.files[0].path.endswith("/a.txt")]
+    assert (of_a[0].begin, of_a[0].end) == (0, shards.records[0].end)
+    assert [part.end for part in of_a] == [one.end for one in shards.records[: len(of_a)]]
+    assert of_a[-1].end == of_a[0].files[0].size
+    (packed,) = [part for part in parts if part.files[0].path.endswith("/d.txt.gz")]
+    assert (packed.begin, packed.end) == (0, None)
+    number = parts.index(packed)
+    assert parts[number + 1].number - packed.number > 5
+    together = [part for part in parts if not part.divided and len(part.files) > 1]
+    assert {Path(file.path).name for part in together for file in part.files} >= {"b.txt", "c.txt"}
+
+
+def test_what_a_run_refuses_parts_refuse_too(
+    tokenizer: Tokenizer, files: list[SourceFile], tmp_path: Path
+) -> None:
+    def never(_: Sequence[ShardPart]) -> list[list[ShardRecord]]:
+        pytest.fail("refused before anything is written")
+
+    encoding = file_encoding_of(tokenizer, END)
+    with pytest.raises(InvalidOption, match="shard_bytes"):
+        ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, 0).run_by_parts(never)
+
+    def meanwhile(_: Sequence[ShardPart]) -> list[list[ShardRecord]]:
+        with pytest.raises(WorkspaceLocked):
+            ShardJob(encoding, files, shard_place(tmp_path / "out"), BIN, SHARD).run(1)
+        return []
+
+    assert (
+        len(
+            ShardJob(encoding, [], shard_place(tmp_path / "out"), BIN, SHARD).run_by_parts(
+                meanwhile
+            )
+        )
+        == 0
+    )

@@ -16,15 +16,15 @@ from bpeline.tokenizer_core.kernels.encoding.word_cache import LONGEST_KEPT
 from bpeline.tokenizer_core.splitting.split_patterns import SplitPattern
 from bpeline.tokenizer_core.text import Text
 
-IDENTITY = np.arange(256)
 THREADS = 6
 
 
-def encoder_of(cache_words: int) -> BytePairEncoder:
-    left, right = np.array([97, 256, 98]), np.array([98, 97, 99])
-    results = np.array([256, 257, 258])
-    pattern = SplitPattern.named("gpt2")
-    return BytePairEncoder(IDENTITY, left, right, results, pattern, cache_words)
+GPT2 = SplitPattern.named("gpt2")
+MERGES = np.array([97, 256, 98]), np.array([98, 97, 99]), np.array([256, 257, 258])
+
+
+def encoder_of(cache_words: int, pattern: SplitPattern = GPT2) -> BytePairEncoder:
+    return BytePairEncoder(np.arange(256), *MERGES, pattern, cache_words)
 
 
 def words_of(seed: int) -> list[bytes]:
@@ -195,3 +195,67 @@ def test_a_fork_frees_the_lock_on_replacing() -> None:
         table = WordCache.empty(0, 0)
         assert SharedWords(0).after(table) is not table
     assert not encoding_memory._replacing.locked()
+
+
+# Caches of any size
+
+
+SIZES = [*range(132), 255, 256, 257, 511, 512, 513, 1_000, 1_024, 2_000, 2_048, 4_096, 4_097]
+EVERY_CHARACTER = SplitPattern(regex="(?s:.)")
+# 1,024 distinct words of two bytes; 300 bytes of distinct words; words that fill the arena
+TWO_BYTES = "".join(map(chr, range(0x100, 0x500)))
+FEW = "".join(map(chr, range(0x100, 0x100 + 150)))
+LONG = " ".join(f"{number:03}" + "ab" * 60 for number in range(16))
+TABLES = 40  # that one text may fill: 32 batches of 64 words at least, and some
+
+
+@pytest.fixture
+def _tables_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ends a test that would go on replacing tables for ever."""
+    made = 0
+    after = SharedWords.after
+
+    def counted(words: SharedWords, full: WordCache) -> WordCache:
+        nonlocal made
+        made += 1
+        assert made <= len(SIZES) * 3 * TABLES, "tables are replaced for ever"
+        return after(words, full)
+
+    monkeypatch.setattr(SharedWords, "after", counted)
+
+
+@pytest.mark.usefixtures("_tables_are_counted")
+@pytest.mark.parametrize("text", [TWO_BYTES, FEW, LONG], ids=["most", "few", "long words"])
+def test_every_small_cache_encodes_short_texts_of_distinct_words(text: str) -> None:
+    pattern = GPT2 if text == LONG else EVERY_CHARACTER
+    content = text.encode()
+    expected = encoder_of(0, pattern).encode_short(content)
+    whole = Text.of(content * 3)
+    span, behind = np.array([[0, whole.size]]), np.array([-1])
+    for cache_words in SIZES:
+        encoder = encoder_of(cache_words, pattern)
+        for _ in range(2):  # with a table that is empty, then with one that is not
+            assert encoder.encode_short(content) == expected, cache_words
+        ids, _ = encoder.encode(whole, span, behind)
+        assert ids.tolist() == encoder_of(0, pattern).encode(whole, span, behind)[0].tolist()
+
+
+@pytest.mark.usefixtures("_tables_are_counted")
+def test_a_table_that_others_fill_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worst that other threads can do: each new table is full before it is used."""
+    after = SharedWords.after
+
+    def full_at_once(words: SharedWords, full: WordCache) -> WordCache:
+        table = after(words, full)
+        for part in (table.short, table.long):
+            part.used[0] = 3 * part.slots // 4
+        return table
+
+    monkeypatch.setattr(SharedWords, "after", full_at_once)
+    content = TWO_BYTES.encode()
+    encoder = encoder_of(100, EVERY_CHARACTER)
+    expected = encoder_of(0, EVERY_CHARACTER).encode_short(content)
+    assert encoder.encode_short(content) == expected
+    whole = Text.of(content)
+    ids, _ = encoder.encode(whole, np.array([[0, whole.size]]), np.array([-1]))
+    assert ids.tolist() == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -26,6 +27,8 @@ from bpeline.tokenizer_core.training.extension import (
     train_superbpe,
 )
 
+Merges = list[tuple[bytes, bytes]]
+Cut = Callable[[str], list[str]]
 PHRASES = ["of the cat"] * 3 + ["of the dog"] * 2
 
 
@@ -69,6 +72,42 @@ def random_text(random: Random) -> str:
     return " ".join(parts)
 
 
+def at_superwords(text: str) -> list[str]:
+    return reference.split(text, SUPERWORDS)
+
+
+def by_reference(
+    texts: list[str], kept: Merges, number: int, cut: Cut = at_superwords, min_count: int = 2
+) -> Merges:
+    """The merges that are learned behind those that are kept, from the words of each line."""
+    counts = Counter[bytes]()
+    for text in texts:
+        for line in regex.findall(r"[^\n]*\n|[^\n]+$", text):
+            counts.update(word.encode() for word in cut(line))
+    return reference.train_superwords(
+        counts,
+        kept,
+        number,
+        min_count=min_count,
+        forbidden=lambda token: not may_be_superword(token),
+    )
+
+
+def assert_encodes_as_reference(
+    tokenizer: Tokenizer, texts: list[str], cut: Cut, folder: Path
+) -> None:
+    """And as `tokenizers` does."""
+    ranks = {pair: rank for rank, pair in enumerate(tokenizer.merges)}
+    tokenizer.save(folder / "tokenizer.json", "hf")
+    peer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for text in texts:
+        merged = [one for word in cut(text) for one in reference.merge_word(word.encode(), ranks)]
+        ids = tokenizer.encode(text)
+        assert [tokenizer.vocab[id_] for id_ in ids] == merged, repr(text)
+        assert peer.encode(text).ids == ids, repr(text)
+        assert tokenizer.decode(ids) == text
+
+
 @pytest.mark.parametrize("case", range(40))
 def test_merges_are_those_of_the_reference(case: int, seed: int) -> None:
     random = Random(seed + case)
@@ -79,18 +118,7 @@ def test_merges_are_those_of_the_reference(case: int, seed: int) -> None:
     tokenizer = train_superbpe(
         base, lines_of(texts), 256 + 80, transition_size=256 + kept, min_count=least
     )
-    counts = Counter[bytes]()
-    for text in texts:
-        for line in text.splitlines(keepends=True):
-            counts.update(word.encode() for word in reference.split(line, SUPERWORDS))
-    expected = reference.train_superwords(
-        counts,
-        base.merges[:kept],
-        80,
-        min_count=least,
-        forbidden=lambda token: not may_be_superword(token),
-    )
-    assert tokenizer.merges == expected
+    assert tokenizer.merges == by_reference(texts, base.merges[:kept], 80, min_count=least)
 
 
 @pytest.mark.night
@@ -103,24 +131,8 @@ def test_odd_texts_are_learned_from_and_encoded_as_by_the_reference(
     learned, unseen = texts[:16], texts[16:]
     base = train_bpe(count_texts(texts[:24], pattern), 256 + 70)
     tokenizer = train_superbpe(base, lines_of(learned), 256 + 120, transition_size=256 + 50)
-    counts = Counter[bytes]()
-    for text in learned:
-        for line in regex.findall(r"[^\n]*\n|[^\n]+$", text):
-            counts.update(word.encode() for word in reference.split(line, SUPERWORDS))
-    expected = reference.train_superwords(
-        counts, base.merges[:50], 120, forbidden=lambda token: not may_be_superword(token)
-    )
-    assert tokenizer.merges == expected
-    ranks = {pair: rank for rank, pair in enumerate(expected)}
-    tokenizer.save(tmp_path / "tokenizer.json", "hf")
-    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    for text in unseen:
-        words = reference.split(text, SUPERWORDS)
-        merged = [one for word in words for one in reference.merge_word(word.encode(), ranks)]
-        ids = tokenizer.encode(text)
-        assert [tokenizer.vocab[id_] for id_ in ids] == merged, repr(text)
-        assert peer.encode(text).ids == ids, repr(text)
-        assert tokenizer.decode(ids) == text
+    assert tokenizer.merges == by_reference(learned, base.merges[:50], 120)
+    assert_encodes_as_reference(tokenizer, unseen, at_superwords, tmp_path)
 
 
 def cut_at_digits(text: str) -> list[str]:
@@ -181,27 +193,10 @@ def test_superwords_cut_at_digits_alone_are_those_of_the_reference(
     base = train_bpe(count_texts(texts, "gpt2"), 256 + 70)
     lines = count_texts(texts, superword_lines("digits"))
     tokenizer = train_superbpe(base, lines, 256 + 120, transition_size=256 + 50)
-    counts = Counter[bytes]()
-    for text in texts:
-        for line in regex.findall(r"[^\n]*\n|[^\n]+$", text):
-            counts.update(word.encode() for word in cut_at_digits(line))
-    expected = reference.train_superwords(
-        counts, base.merges[:50], 120, forbidden=lambda token: not may_be_superword(token)
-    )
-    assert tokenizer.merges == expected
+    assert tokenizer.merges == by_reference(texts, base.merges[:50], 120, cut_at_digits)
     assert tokenizer.pattern.regex == DIGITS_FROM_RIGHT
-    ranks = {pair: rank for rank, pair in enumerate(expected)}
-    tokenizer.save(tmp_path / "tokenizer.json", "hf")
-    peer = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
-    for text in [*texts, *islice(odd_texts(seed + 1), 30)]:
-        merged = [
-            one
-            for word in cut_at_digits(text)
-            for one in reference.merge_word(word.encode(), ranks)
-        ]
-        ids = tokenizer.encode(text)
-        assert [tokenizer.vocab[id_] for id_ in ids] == merged, repr(text)
-        assert peer.encode(text).ids == ids, repr(text)
+    unseen = [*texts, *islice(odd_texts(seed + 1), 30)]
+    assert_encodes_as_reference(tokenizer, unseen, cut_at_digits, tmp_path)
 
 
 def test_superwords_cut_at_punctuation_are_refused_by_gguf_and_told_how(tmp_path: Path) -> None:

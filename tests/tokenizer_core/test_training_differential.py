@@ -56,8 +56,8 @@ class Corpus:
             words,
             source.choice(TIE_BREAKS),
             source.randrange(1, MOST_MERGES),
-            source.choice((1, 1, 2, 2, 3)),
-            source.choice((None, None, None, 2, 3, 5)),
+            source.choice((1, 1, 2, 2, 3, 5)),
+            source.choice((None, None, None, 1, 2, 3, 4, 6)),
         )
 
     def engine(self, words: Words | None = None, times: int = 1) -> MergeEngine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sentencepiece_peers import MODELS, SENTENCES, STRANGE, random_texts, trained_model
 
 from bpeline.tokenizer_core.algorithms.unigram import Unigram
 from bpeline.tokenizer_core.errors import InvalidOption, InvalidTokenizer, UnknownToken
@@ -25,73 +25,24 @@ tokenizers = pytest.importorskip("tokenizers")
 converters = pytest.importorskip("transformers.convert_slow_tokenizer")
 protobuf = pytest.importorskip("sentencepiece.sentencepiece_model_pb2")
 
-SENTENCES = [
-    "the cat sat on the mat, and the dog sat there too; the end of the story.",
-    "for (int i = 0; i < 10; ++i) { return  a[i] == b[i]; }",
-    "naïve café, déjà vu – œuvre façade über Straße ½ ﬁne",
-    "привет мир и привет всем людям мира",
-    "今天天气很好 今天很热 天气 東京都に住んでいます",
-    "a\u0301 e\u0308 한국어 각 カﾞ ①②",
-    "नमस्ते दुनिया سلام دنیا שלום",
-]
-STRANGE = [
-    *("", " ", "  ", "   a", " a  b ", "▁", "▁▁a▁", "\0", "\n\n", "\t x", "☃☃☃", "😀a😀", "\r\n"),
-    *("a" * 300, " " * 33 + "x", "▁" * 40, "<s>", "</s>x", "<unk>", "<unk>☃", "☃<unk>x", "<0x0A>"),
-    *("ﬁ ²", "\xa0", "e\u0301", "Å´ ´", "\u3000x\u3000", "\ufeffx", "\u200bx\u200b", "\xad"),
-    *("\u1112\u1161\u11ab", "<sep>ab<c>  <sep>▁▁▁  é e\u0301 xaab", "a▁b▁▁c", "``x''", "THE Cat"),
-]
 # Scores as they were learned, or rounded, so that many paths have the same score.
 GRAINS = [0.0, 0.1, 2.0]
-MODELS: dict[str, dict[str, Any]] = {
-    "as trained by default": {},
-    "bytes": {"byte_fallback": True, "normalization_rule_name": "identity"},
-    "case folded": {"normalization_rule_name": "nmt_nfkc_cf"},
-    "spaces kept": {"add_dummy_prefix": False, "remove_extra_whitespaces": False},
-    "spaces as suffixes": {"treat_whitespace_as_suffix": True},
-    "user-defined": {
-        "user_defined_symbols": ["<sep>", "ab", "▁▁", "é", "e\u0301", "\n"],
-        "control_symbols": ["<c>"], "byte_fallback": True,
-    },
-}  # fmt: skip
 
 
 @cache
 def model_of(name: str, grain: float = 0.0, kind: str = "") -> bytes:
     """A model that sentencepiece trains; of coarse scores also with unused pieces."""
     numbered = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1} if kind == "Pegasus" else {}
-    made = io.BytesIO()
-    asked = {"vocab_size": 520 if MODELS[name].get("byte_fallback") else 240, **MODELS[name]}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(SENTENCES * 3), model_writer=made, model_type="unigram",
-        character_coverage=0.98, hard_vocab_limit=False, minloglevel=2, **asked, **numbered,
-    )  # fmt: skip
+    content = trained_model(name, model_type="unigram", hard_vocab_limit=False, **numbered)
     if not grain:
-        return made.getvalue()
-    model = protobuf.ModelProto.FromString(made.getvalue())
+        return content
+    model = protobuf.ModelProto.FromString(content)
     chance = random.Random(name)
     for piece in model.pieces:
         if piece.type == piece.NORMAL:
             piece.score = -round(-piece.score / grain) * grain
             piece.type = piece.UNUSED if chance.random() < 0.05 else piece.NORMAL
     return bytes(model.SerializeToString())
-
-
-def random_texts(count: int, seed: int, *more: str) -> list[str]:
-    chance = random.Random(seed)
-    pool = "".join(SENTENCES) + "☃\0\n▁ \u0301\u3000´😀"
-    made = []
-    for _ in range(count):
-        parts = []
-        for _ in range(chance.randrange(1, 15)):
-            sentence = chance.choice(SENTENCES)
-            begin = chance.randrange(len(sentence))
-            part = sentence[begin : begin + chance.randrange(1, 12)]
-            parts.append(
-                chance.choice((part, chance.choice(pool) * chance.randrange(1, 4), *more[:1]))
-            )
-            parts.append(chance.choice(more) if more and chance.random() < 0.2 else "")
-        made.append("".join(parts))
-    return made
 
 
 def many(request: pytest.FixtureRequest) -> int:
@@ -114,7 +65,9 @@ def test_ids_and_text_of_a_model_are_those_of_sentencepiece(
     assert ours.encode_batch(texts) == expected
     for text, ids in zip(texts, expected, strict=True):
         assert ours.encode(text) == ids, text
-        assert ours.decode(ids) == theirs.decode(ids), text
+        stream = ours.decode_stream()
+        for shown in (ours.decode(ids), "".join(map(stream.feed, ids)) + stream.flush()):
+            assert shown == theirs.decode(ids), text
     ours.save(tmp_path / "ours")
     again = Tokenizer.load(tmp_path / "ours")
     assert again.digest == ours.digest
