@@ -3,10 +3,11 @@
 Lines are physical lines of files that ruff has formatted. The goals are those of the design;
 where a room stands above its goal, the number here is what was reached.
 
-Registry and flows were to have 12,500 and 17,500 lines by now, in 60 and 115 files. They have
-19,900 and 24,500, in 118 and 137. What is above, and what those lines do:
+Registry and flows were to have 12,000 and 15,000 lines, and the three packages 340 files. They
+have 18,500 and 23,500 lines, and 419 files. A search for names, attributes and parameters that
+nothing reads finds no more. What is above the goal, and what those lines do:
 
-- `tracking` 2,320 (goal 1,350): runs 460, names and aliases 300, stored models 270, making and
+- `tracking` 2,200 (goal 1,350): runs 460, names and aliases 300, stored models 270, making and
   upgrading a SQLite file 240, the model that loads without bpeline 140, errors 140, descriptions
   130; 930 of all are docstrings, imports and blank lines. Less would take one version in spite of
   lost replies, drift, or upgrades that a kill cannot harm.
@@ -31,9 +32,8 @@ Registry and flows were to have 12,500 and 17,500 lines by now, in 60 and 115 fi
   forms: 2,900. `local_server` 340 (goal 150): two commands, `ui` and `server`, whom they let in,
   what they print, and `deploy`.
 
-The core was to have 51,000 lines in 190 files by now. It has 56,420 in 193; 8,900 are docstrings,
-9,000 blank, 4,100 imports. Kernels were to have 10,700 (10,660), algorithms and words 6,200
-(6,900), evaluation 4,100 (4,090). What is above:
+The core was to have 38,800 lines in 165 files. It has 53,400 in 193; 6,300 are docstrings, 9,000
+blank, 4,100 imports. What is above:
 
 - `algorithms` 6,220: WordPiece 1,340 with its exact scores, SentencePiece's BPE 1,630 with .model
   files and its own normalizer, character and frequency BPE 1,050, texts of their merges and
@@ -70,14 +70,16 @@ Evaluation, certificates, exports, SQL, the workspace and evaluation sets make u
 what users ask for. Taking lines elsewhere would take features or make lines denser.
 
 Modules that are passed: `promote` 48 (goal 14), `load_tokenizer("news@champion")` 19 (goal 10),
-`compare -o` 46 (goal 18), `train` 111 (goal 48). Opening a registry passes 12: addresses, the
+`compare -o` 46 (goal 18), `train` 113 (goal 48). Opening a registry passes 12: addresses, the
 folder and whose it is, which stores were there, where the UI is served, what MLflow held. `promote`
 also draws the page of the name (9), reads figures (7), holds a lock (3) and tells Prefect (4). A
 training passes all rooms.
 
-Tests rose by 1,800: a stand-in for MLflow, the contract that it and the real client pass, a
-cluster whose parts are lost, Unigram beside two libraries, and repairs. With the stand-in, files
-of tests that publish take a third less processor time.
+Tests were to have 46,000 lines and have 75,500, 1.06 for each line that they test of the packages
+and benchmarks (70,492 for 107,000 when the goal was set). They repeat little: a search of the
+core's 166 files for properties proved twice took 900 lines. What is left are oracles for every
+kernel and format 33,000, commands on real stores 19,000, the registry with a stand-in for MLflow
+and its contract 10,700, crashes and lost replies 1,900, and 7,000 of servers and generators.
 """
 
 from __future__ import annotations
@@ -113,25 +115,25 @@ ROOMS = {
 }
 # Room: lines at most now, and the goal.
 LINES = {
-    CORE: (56_500, 38_800),
-    "kernels": (10_700, 9_200),
-    "algorithms and words": (6_900, 4_900),
-    "corpus and remote files": (5_400, 2_400),
-    "evaluation": (4_100, 2_900),
-    "shards": (3_200, 2_200),
-    "counting": (2_800, 2_000),
-    "encoding and tokenizer": (3_900, 2_100),
-    "splitting": (3_600, 2_600),
-    "vocabulary and pipeline": (5_100, 3_300),
-    "merging and training": (3_400, 2_400),
-    "formats": (3_000, 2_000),
-    "registry": (20_000, 12_000),
-    "flows": (24_600, 15_000),
-    "benchmarks": (4_550, 2_500),
-    "tests": (76_100, 46_000),
+    CORE: (53_500, 38_800),
+    "kernels": (10_300, 9_200),
+    "algorithms and words": (6_500, 4_900),
+    "corpus and remote files": (5_100, 2_400),
+    "evaluation": (4_000, 2_900),
+    "shards": (3_100, 2_200),
+    "counting": (2_700, 2_000),
+    "encoding and tokenizer": (3_500, 2_100),
+    "splitting": (3_400, 2_600),
+    "vocabulary and pipeline": (4_800, 3_300),
+    "merging and training": (3_200, 2_400),
+    "formats": (2_700, 2_000),
+    "registry": (18_600, 12_000),
+    "flows": (23_500, 15_000),
+    "benchmarks": (4_450, 2_500),
+    "tests": (75_600, 46_000),
 }
 # Packages: files at most now, and the goal of all three.
-FILES = {CORE: 193, "registry": 118, "flows": 137}
+FILES = {CORE: 193, "registry": 106, "flows": 120}
 FILES_GOAL = 340
 
 
