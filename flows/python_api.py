@@ -100,12 +100,12 @@ def promote(
     force: bool = False,
     workspace: str | PathLike[str] | None = None,
 ) -> AliasChange:
-    """Let an alias point to a version, as ``bpeline promote`` does.
+    """Move an alias to a version, as ``bpeline promote`` does.
 
     Args:
         reference: the version: ``news/3``, ``news@candidate`` or a digest.
         to: the alias to move.
-        rules: what must hold against the version that the alias points to now, or a .toml file.
+        rules: conditions against the version that the alias points to now, or a .toml file.
         reason, by: for the history; ``by`` is the user's name by default.
         lock: whether later moves need ``force``.
         force: whether to move a locked alias.

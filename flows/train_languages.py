@@ -51,7 +51,7 @@ def keep_choice(
     choice: Choice,
     compared: LanguageChoices,
 ) -> None:
-    """Store with a version its figures by language, and the other choice."""
+    """Store a version's figures by language, joint and separate."""
     keep_languages(
         registry,
         name,

@@ -157,7 +157,7 @@ class Registry:
 
 
 def _lost(what: str, place: str, known: str, found: str) -> StoreLost:
-    now = f"another one ({found}) is there" if found else "what is there is empty or missing"
+    now = f"another one ({found}) is there" if found else "the store there is empty or missing"
     called = f" ({known})" if known else ""
     return StoreLost(
         f"the {what} of this workspace{called} is not at {place} any more: {now}",

@@ -247,8 +247,7 @@ def merge_with_dropout(
     """Return one outcome of `dropout_outcomes`, chosen by a stream of random numbers.
 
     Numbers are drawn for places in order of rank, then left to right, up to the first that is not
-    dropped. ``stream`` is its start, see `kernels.tables.random_numbers`; 53 bits of ``dropout``
-    count.
+    dropped. ``stream`` is the start of the random numbers; only 53 bits of ``dropout`` are used.
     """
     all_64 = (1 << 64) - 1
     while True:

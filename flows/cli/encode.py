@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     "--threshold",
     type=click.IntRange(min=1),
     default=1,
-    help="With --language: split tokens that are rarer than this in its words.",
+    help="With --language: split tokens that are rarer than this in that language.",
 )
 @click.option(
     "--dropout",

@@ -74,7 +74,7 @@ def evaluate(
 ) -> None:
     """Measure a version on the evaluation set of its name.
 
-    Without REF, measure all versions with an alias, of the name in bpeline.toml.
+    Without REF, measure all versions of the project's name that have an alias.
 
     All versions of a name are measured on one evaluation set. The first training creates it from
     held-out documents or from `train --eval`, and later trainings leave out its documents. A set

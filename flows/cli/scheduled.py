@@ -55,8 +55,8 @@ EXIT_CODES = {"drifted": 3, "not drifted": 0, "not judged": 4}  # with --fail-on
 @click.option(
     "--fail-on-drift",
     is_flag=True,
-    help="Exit with 3 if a rule finds drift, or with 4 if none does but one cannot be judged or "
-    "promotion rules refused a training on that text.",
+    help="Exit with 3 on drift; otherwise with 4 if a rule cannot be judged, or if promotion rules "
+    "refused a training on that text.",
 )
 def drift(
     reference: str | None, paths: tuple[str, ...], as_json: bool, fail_on_drift: bool, **given: Any
@@ -64,7 +64,7 @@ def drift(
     """Measure how far new text in PATHS has drifted from a version.
 
     Without NAME@ALIAS, the champion of the project in bpeline.toml is compared with the text of its
-    [drift] table or else its corpus. For the name of the project, PATHS only replace these files.
+    [drift] table or else its corpus. With the project's name, PATHS replace only these files.
 
     Compares bytes per token, words split into many tokens, the word distribution and new frequent
     words, each with a confidence interval. Rules decide: drifted, not drifted, or not judged (too

@@ -106,7 +106,7 @@ def sweep(
     """Compare sizes, patterns, variants and mixtures on PATHS.
 
     Nothing is registered. Without PATHS, the corpus, parameters and [sweep] table of bpeline.toml
-    are used. For the name of the project, PATHS only replace its corpus.
+    are used. With the project's name, PATHS replace only its corpus.
 
     Text is counted once for each pattern. With byte-bpe, one training serves all sizes. In MLflow a
     sweep is a run with a nested run for each combination. `bpeline train` then reuses the merges.

@@ -358,7 +358,7 @@ def resume(run: str | None, only_list: bool, as_json: bool) -> None:
         click.echo(f"note: {deletion_error.happened}", err=True)
     if chosen is not None:
         rules = chosen.config.get("rules")
-        rules_text = f"; its --rules {rules} decide about champion" if rules else ""
+        rules_text = f"; promotion rules: {rules}" if rules else ""
         click.echo(f"continuing run {chosen.id} ({chosen.name}){rules_text}", err=True)
         try:
             summary = run_training(dict(chosen.config))

@@ -1,7 +1,7 @@
 """Work on the workers of a cluster, and the checks before a worker may run it.
 
 An errand is one map over a cluster. A small file with its token exists while the results are
-wanted. A worker that cannot read it does not share our files, and stops when it is removed.
+needed. Workers must be able to read this file, and stop when it is removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _admitting = threading.Lock()
 
 @functools.cache
 def program_digest() -> str:
-    """Digest of everything but the text that affects counts: code, libraries, Unicode."""
+    """Digest of the code, libraries and Unicode tables, which all affect counts."""
     root = Path(__file__).parents[2]
     sources = {
         str(path.relative_to(root)): digest_of_bytes(path.read_bytes())

@@ -141,7 +141,7 @@ def evaluate(
         words_before = load_tokenizer(request.extends, workspace)
         if not slots_of(words_before) and words_before.vocab_size >= request.learned_size:
             others[WORDS_ALONE] = of_size(words_before, request.learned_size)
-            references[WORDS_ALONE] = "the tokenizer of words with as many ids"
+            references[WORDS_ALONE] = "the tokenizer of the same size without superwords"
     measuring = texts_to_measure(words, plan, setup, request, registry, adopts=adopts)
     evaluated = _evaluated(
         tokenizer, champion, others, references, measuring, setup, request, registry,

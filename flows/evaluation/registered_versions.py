@@ -225,7 +225,7 @@ def compare_on(
     """Compare two tokenizers.
 
     Args:
-        first, second, text_field, separator, shown: see `registry.comparison.compare_versions`.
+        first, second, text_field, separator, shown: as for `compare_versions` of the registry.
         on: files, directories and globs; or only named sources, in the syntax of
             `evaluation_sources`. An existing file is always read as a file.
     """

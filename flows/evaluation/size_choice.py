@@ -102,7 +102,7 @@ class SizeChoice:
         }
 
     def as_record(self) -> dict[str, Any]:
-        """Return the choice as JSON values, see `registry.measured`."""
+        """Return the choice as JSON values, see `registry.evaluation.measured`."""
         low, high = self.found.near(LITTLE)
         return {
             "vocab_size": self.size,

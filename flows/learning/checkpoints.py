@@ -76,7 +76,7 @@ class LearnedPart(ABC):
 
     @property
     def what_was_left(self) -> str:
-        """The rest of a sentence: rare words left out, merges that found no pair."""
+        """Text on rare words left out and merges not learned; may be empty."""
         text = ""
         if self.pruned.words:
             rare, times = self.pruned.words, self.pruned.occurrences

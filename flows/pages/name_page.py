@@ -43,7 +43,7 @@ _FIGURES = (
     (BYTES_PER_TOKEN, "bytes/token"),
     ("words/fertility", "tokens/word"),
     ("vocabulary/utilization", "of the vocab in use"),
-    ("training/rare_tokens", f"tokens met fewer than {RARE} times in training"),
+    ("training/rare_tokens", f"tokens seen fewer than {RARE} times in training"),
     ("privacy/suspicious_tokens", "look like personal data"),
 )
 _OUTCOMES = {value: outcome for outcome, value in DRIFTED_VALUES.items()}

@@ -53,7 +53,7 @@ class ReportContents:
         facts: properties and origin of the version, in the order shown.
         use: counts of tokens in the training corpus; None if its word counts are gone.
         comparison: with another version, which comes first.
-        chosen_size: how the vocab size was chosen, see `registry.measured`; None if requested.
+        chosen_size: see `registry.evaluation.measured`; None if the size was requested.
     """
 
     title: str

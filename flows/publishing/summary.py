@@ -282,8 +282,8 @@ class TrainingSummary(Summary):
         parts = [
             f"{self.metrics[name]:,.0f} {description}"
             for name, description in (
-                ("training/rare_tokens", f"tokens met fewer than {RARE} times in training"),
-                ("training/junk_tokens", "mostly steps to longer ones"),
+                ("training/rare_tokens", f"tokens seen fewer than {RARE} times in training"),
+                ("training/junk_tokens", "mostly parts of longer tokens"),
                 ("privacy/suspicious_tokens", "look like personal data"),
             )
             if name in self.metrics

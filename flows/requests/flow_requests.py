@@ -44,7 +44,7 @@ class DriftRequest(Request):
         "with fewer, drift is not judged",
     )
     least_bytes: int = Field(
-        default=LEAST_WATCHED_BYTES, description="minimum number of bytes, likewise"
+        default=LEAST_WATCHED_BYTES, description="minimum number of bytes of each text"
     )
     workers: Maybe[int] = Field(
         default=None, description="number of threads; default: one per core"

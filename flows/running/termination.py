@@ -77,7 +77,7 @@ def ending(number: int) -> str:
     """Describe the effect of a signal on a command, in one line."""
     what = "terminated" if number == signal.SIGTERM else "interrupted"
     return (
-        f"{what}; what was finished is kept: type the same command again "
+        f"{what}; finished work is kept: type the same command again "
         "(`bpeline resume` continues a training)"
     )
 

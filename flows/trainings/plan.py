@@ -71,7 +71,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What one run of ``train_tokenizer`` would do now.
+    """The plan of one run of ``train_tokenizer``.
 
     Attributes:
         sources: name of a source → ``files``, ``bytes``, ``chunks_reused``, ``bytes_to_read``.

@@ -1,7 +1,7 @@
 """Move or remove an alias and record it in the alias's history.
 
-MLflow decides where an alias points. It is read before and after the write, with the digest behind
-the number. A lock in the catalogue serializes moves. Two catalogues on one MLflow have no common
+MLflow decides where an alias points. The alias and its version's digest are read before and after
+the write. A lock in the catalogue serializes moves. Two catalogues on one MLflow have no common
 lock: a move that reads back another version than it wrote raises `AliasMovedMeanwhile`.
 """
 
@@ -144,7 +144,7 @@ def move_alias(
 
 
 def lock_of(registry: Registry, name: str, alias: str) -> str:
-    """Return since when, by whom and why an alias is locked; empty if it is not."""
+    """Return the time, user and reason of a lock; empty if the alias is not locked."""
     return registry.tracker.model_tags(name).get(name, {}).get(f"{LOCK}.{alias}", "")
 
 

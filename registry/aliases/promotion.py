@@ -106,8 +106,8 @@ def promote(
         reason: for the history.
         workspace: see :func:`registry.load_tokenizer`.
         rules: conditions on the new version against the current one, and the required gain; see
-            `registry.gates`. If the alias points to no version, the comparison is with the best
-            measured version of the name, and no gain is required; without one, only limits apply.
+            `registry.evaluation.gates`. If the alias points to no version, the comparison is with
+            the best measured version of the name, without a gain; else only limits apply.
         lock: lock the alias: later moves need ``force``.
         force: move a locked alias and unlock it, unless ``lock`` is set. Also accept a version that
             lacks special tokens of the current one.

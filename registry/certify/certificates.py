@@ -91,7 +91,7 @@ class Certificate:
         first = self.difference
         raise InvalidTokenizer(
             f"{self.library} {self.version} reads {self.unequal:,} of "
-            f"{self.equal + self.unequal:,} {self.unit} otherwise, the first {first.what!r}: at "
+            f"{self.equal + self.unequal:,} {self.unit} differently, first {first.what!r}: at "
             f"{first.at} {first.theirs} instead of {first.ours}",
             f"expected equal results for the format {self.format}; nothing was written",
             "export it as 'bpeline', or report this with the text above",

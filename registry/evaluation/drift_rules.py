@@ -1,7 +1,7 @@
 """Rules of drift: when new text differs too much from the version's own.
 
-Written like rules of promotion (`registry.gates`). A promotion must be certainly good; a drift
-alarm needs a certainly bad figure.
+Written like promotion rules (`registry.evaluation.gates`). With a confidence, the whole interval
+must be beyond the bound to report drift.
 """
 
 from __future__ import annotations

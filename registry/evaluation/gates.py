@@ -52,7 +52,7 @@ _ACCEPTED = (
     '"lower"; optional: slice = "german", tolerance = 0.01 (1 % worse is accepted), limit = 3.5 '
     "(absolute), confidence = "
     + ", ".join(map(str, CONFIDENCES))
-    + f'; for {", ".join(SERVING)} also model_shape = "llama-3.1-8b" or a file beside the rules; '
+    + f'; for {", ".join(SERVING)} also model_shape = "llama-3.1-8b" or a file next to the rules; '
     "optional above the tables: gain = 0.01 (share of tokens, below 1) and certified = true"
 )
 

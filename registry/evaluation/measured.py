@@ -34,7 +34,7 @@
                   vocab size. at_edge is smallest, largest or null; sizes in near cost at most
                   near_share more; reached is below largest if no pair was left
     screening     {suspicious: [[id, kind]], chunks, one_chunk, one_document, unread: [id]}, see
-                  `registry.screening.Screening`; only written by training
+                  `registry.tokens.screening.Screening`; only written by training
 """
 
 from __future__ import annotations

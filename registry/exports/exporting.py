@@ -102,7 +102,7 @@ def export_version(
         path: the file or directory to write.
         format: one of `tokenizer_core.formats.FORMATS`.
         workspace: see :func:`registry.load_tokenizer`.
-        texts: more texts to compare on, beside words of the corpus and generated texts.
+        texts: more texts to compare on, besides words of the corpus and generated texts.
         chat_template: Jinja, for the format ``transformers``; if empty, that of an imported
             version.
         roles: ``ROLE=TOKEN``; overrides what the version declares; see `declared_roles`.

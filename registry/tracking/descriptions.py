@@ -12,7 +12,7 @@ from bpeline.tokenizer_core.evaluation import ALL
 LONGEST_DESCRIPTION = 5000  # characters; MLflow's limit
 STEP_IS_IDS = "In charts of metrics, *Step* is a number of ids: the size of the vocabulary."
 _FIRST_SENTENCE = "Tokenizers that bpeline trained and registered."
-_LINKED_PAGE = "[All versions: cost over time, figures, who was champion when, drift]"
+_LINKED_PAGE = "[All versions: cost over time, figures, champions, drift]"
 _SLICES_SAID = 4  # in the first line of a version's description
 
 

@@ -316,7 +316,7 @@ def _require_the_same(registry: Registry, one: Tombstone, version: TrackedVersio
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What other versions need of a deleted version.
+    """Parts of a deleted version that others need.
 
     Attributes:
         numbers: versions of the same name with the same tokenizer.

@@ -76,8 +76,8 @@ def find_leftovers(
 
     Args:
         days: minimum age of ``old`` leftovers; younger ones may be about to be used.
-        counts_of: keep the word counts of only so many newest versions of each name, and of
-            versions with an alias; None keeps those of all versions. Files of registered
+        counts_of: number of newest versions of each name whose word counts are kept, besides
+            versions with an alias; None keeps all word counts. Files of registered
             tokenizers are always kept.
 
     Raises:

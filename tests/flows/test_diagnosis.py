@@ -317,7 +317,7 @@ def test_where_mlflow_looks_for_files_of_a_moved_workspace_is_said_with_what_to_
         (former / "mlflow-artifacts/new").mkdir(parents=True)
     monkeypatch.chdir(here.parent)
     found = findings_of(bpeline("doctor", "--json"))["mlflow files"]
-    assert f"{former / 'mlflow-artifacts'} for the files of v," in found["found"]
+    assert f"the files of v in {former / 'mlflow-artifacts'}, because" in found["found"]
     assert load_tokenizer("v@candidate").digest == load_tokenizer("v/2").digest
     if left == "the workspace":
         assert "`bpeline delete` removes files of both" in found["advice"]

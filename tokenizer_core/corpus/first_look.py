@@ -163,7 +163,7 @@ COMPRESSIONS = {
 def decompressed(read: Callable[[int], bytes], kind: CompressionFormat) -> Iterator[bytes]:
     """Decompress a stream block by block; raises one of `DAMAGED`.
 
-    ``read`` returns at most so many bytes of the stream, none at its end.
+    ``read(n)`` returns at most n bytes of the stream, none at its end.
     """
     compressed = read(kind.piece)
     if not compressed:

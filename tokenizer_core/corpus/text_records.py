@@ -463,8 +463,8 @@ def _refuse_cut(
         file,
         f"{len(rows):,} of {len(spans):,} words checked are not one pre-token of the "
         f"split pattern {pattern.title!r}: {words}",
-        "use the pattern that the words were split with, as `--pattern '\\S+|\\s+'`, or split them "
-        "with this one: `bpeline count` and `WordCounts.to_arrow` do",
+        "use the pattern that the words were split with, such as `--pattern '\\S+|\\s+'`, or count "
+        "the text with this one: in Python `count_words(FILES, PATTERN).to_arrow()`",
     )
 
 

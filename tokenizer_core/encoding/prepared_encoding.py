@@ -29,7 +29,7 @@ _HOLDS_SPACE = re.compile(rb"\S (?:\S|\Z)")  # a space where `AsciiSpaces` could
 
 
 class PreparedEncoder(Encoder):
-    """An encoder that prepares texts; ``ignored_special_ids`` special tokens are text."""
+    """An encoder that prepares texts; ``ignored_special_ids`` are ordinary text."""
 
     def __init__(
         self,

@@ -96,8 +96,8 @@ def _told(pattern: SplitPattern) -> list[str]:
 def load(path: Path) -> TokenizerSpec:
     """Read the tokenizer of a GGUF file; its model is ignored.
 
-    Ids equal those of llama.cpp: with ``parse_special`` false where no special tokens are allowed,
-    with ``parse_special`` true where all are.
+    Ids equal those of llama.cpp: with ``parse_special=false`` if no special tokens are allowed,
+    with ``parse_special=true`` if all are.
     """
     vocabulary = read_vocabulary(path)
     refuse_overlapping([vocabulary.tokens[id_] for id_ in vocabulary.found], path)

@@ -150,7 +150,7 @@ def differences_of(name: str, tokenizer: Any) -> list[str]:
 
 
 def forgotten_by(name: str, tokenizer: Any) -> str:
-    """What a format loses for good; "" for nothing."""
+    """Losses of a format, as text; "" for none."""
     module = format_named(name)
     description: str = module.forgotten(tokenizer) if hasattr(module, "forgotten") else ""
     return description

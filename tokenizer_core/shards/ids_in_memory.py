@@ -37,7 +37,7 @@ def encode_in_turn(
     take: Take,
     on_progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Encode pieces in the calling thread and others; hand them over in order.
+    """Encode pieces in the calling thread and others, delivered in order.
 
     Args:
         pieces: closed at the end.

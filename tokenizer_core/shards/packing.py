@@ -61,8 +61,8 @@ def pack_shards(
 ) -> TokenShards:
     """Shuffle the documents of shards and write them as sequences of one length.
 
-    A document that does not fit goes on in the next sequence. The last ids, fewer than ``length``,
-    are left out. Finished shards are kept when the call is repeated.
+    A document that does not fit continues in the next sequence. The last ids, fewer than
+    ``length``, are left out. Finished shards are kept when the call is repeated.
 
     Args:
         shards: documents, with their end-of-text ids if any.

@@ -75,7 +75,7 @@ class NumbersFile:
 
 
 class HashedFile(NumbersFile):
-    """A file that is hashed as it grows, while others encode and it is in the caches."""
+    """A file that is hashed while it is written, in parallel with encoding."""
 
     def __init__(self, path: Path, dtype: str | np.dtype[Any]) -> None:
         super().__init__(path, dtype)

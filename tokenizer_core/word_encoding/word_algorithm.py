@@ -88,7 +88,7 @@ def merged_rows(rows: list[Row], marking: int, places: int, unknown: int) -> Wor
     """Build merges over characters from rows of an alphabet and of merges.
 
     Args:
-        marking: how the end of a word is marked, see `character_merges`.
+        marking: how the end of a word is marked, see `merge_characters`.
         places: `LEFTMOST` or `EVERYWHERE`.
         unknown: id of characters that are not tokens.
     """

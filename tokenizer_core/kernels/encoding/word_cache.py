@@ -47,7 +47,7 @@ WORKSPACE = np.dtype(
         ("pair_shift", _BITS),
         ("tokens", _ADDRESS),  # ids, lengths, parts, …: see `token_tables`
         ("trie", _ADDRESS),  # see `token_trie`; or 0
-        ("whole", _ADDRESS),  # the table of whole words, or 0: see `whole_words`
+        ("whole", _ADDRESS),  # the table of `fill_whole_words`, or 0
         ("whole_shift", _BITS),
         ("whole_text", _ADDRESS),  # the bytes of these words
         # The cache, shared by all threads. All of its tables are replaced at once.
