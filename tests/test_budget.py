@@ -80,6 +80,9 @@ and benchmarks (70,492 for 107,000 when the goal was set). They repeat little: a
 core's 166 files for properties proved twice took 900 lines. What is left are oracles for every
 kernel and format 33,000, commands on real stores 19,000, the registry with a stand-in for MLflow
 and its contract 10,700, crashes and lost replies 1,900, and 7,000 of servers and generators.
+`make test` runs 9,160 tests in 12:40 on two cores without AVX-512 (goal 6:00, for cores that are
+1.6 to 2 times as fast): every kernel is compiled once, 2:30 of both cores; every command runs on a
+real MLflow, DuckDB and SQLite; a version that is published takes 1 to 2 seconds of MLflow's.
 """
 
 from __future__ import annotations
