@@ -104,7 +104,8 @@ def _described(field: FieldInfo) -> dict[str, Any]:
         return {**arguments, "multiple": True, "help": f"{arguments['help']} Repeatable."}
     kinds = [kind for kind in get_args(type_of(field)) if kind is not NoneType]
     if get_origin(field.annotation) is Literal:
-        return {**arguments, "type": click.Choice([one for one in get_args(field.annotation) if one])}
+        values = [value for value in get_args(field.annotation) if value]
+        return {**arguments, "type": click.Choice(values)}
     type_ = kinds[0] if kinds else field.annotation
     # No default: a flag that is not typed must not override the project file.
     return (
