@@ -77,10 +77,7 @@ def with_settings(
                 f"expected NAME=VALUE with one of {', '.join(request.model_fields)}",
                 "type `--set held_out=0.05` or `--set options.score=gain`",
             )
-        try:
-            value = parse_toml(f"value = {text}".encode())["value"]
-        except ValueError:
-            value = text
+        value = _value_of(text, holds_text=str in (field.annotation, *get_args(field.annotation)))
         if option:
             merged[name] = {**(merged.get(name) or {}), option: value}
         elif get_origin(field.annotation) is tuple:
@@ -90,6 +87,15 @@ def with_settings(
             merged[name] = value
         seen.add(name)
     return merged
+
+
+def _value_of(text: str, *, holds_text: bool) -> Any:
+    """Read TOML or plain text; a parameter that holds text takes numbers and dates as text."""
+    try:
+        value = parse_toml(f"value = {text}".encode())["value"]
+    except ValueError:
+        return text
+    return text if holds_text and not isinstance(value, str | list) else value
 
 
 def _described(field: FieldInfo) -> dict[str, Any]:

@@ -106,6 +106,11 @@ def test_settings_are_parameters_over_options(bpeline: Command, corpus: Path) ->
     assert with_settings(TrainingRequest, {}, ['include=["a", "b"]', "include=c"]) == {
         "include": ("a", "b", "c")
     }
+    typed = ["name=2026", 'pattern="gpt2"', "special_tokens=1", "strict=true", "vocab_size=300"]
+    assert with_settings(TrainingRequest, {}, typed) == {
+        "name": "2026", "pattern": "gpt2", "special_tokens": ("1",), "strict": True,
+        "vocab_size": 300,
+    }  # fmt: skip
     words = ("train", corpus, "--name", "w", "--algorithm", "wordpiece", "--dry-run", "--json")
     planned = json.loads(bpeline(*words, *settings).stdout)
     assert planned["notes"] is not None
