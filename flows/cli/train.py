@@ -185,6 +185,7 @@ def train(
     Run the same command again to continue after an interruption.
     """
     given = with_settings(TrainingRequest, given, settings)
+    paths = given.pop("paths", paths)
     parameters = {key: value for key, value in given.items() if value not in (None, ())}
     options = parameters.pop("options", {})
     options |= {name: parameters.pop(name) for name in OPTIONS if name in parameters}
